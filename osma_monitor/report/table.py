@@ -1,0 +1,247 @@
+"""A result table: tidy numbers in a DataFrame, how to print them, and the sentences that belong under them.
+
+The frame holds plain numbers (fractions, not percentages), so CSV keeps full precision. A column with an interval reads
+``<key>``, ``<key>_low`` and ``<key>_high``. People read the same numbers as text, Markdown or LaTeX.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+Kind = Literal["text", "count", "percent", "number", "signed"]
+Format = Literal["text", "csv", "markdown", "latex"]
+FORMATS: tuple[Format, ...] = ("text", "csv", "markdown", "latex")
+
+#: What is printed where a figure does not exist (no episode, no violation, division by zero).
+UNDEFINED = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How one column is printed. ``better`` is +1 where larger is better, -1 where smaller is, 0 where neither."""
+
+    key: str
+    label: str
+    kind: Kind = "text"
+    digits: int = 1
+    better: int = 0
+    interval: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Numbers, their columns, and notes. ``key`` names the table in files and commands."""
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    frame: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    keys: int = 0  #: how many leading columns name the row
+
+    def __post_init__(self) -> None:
+        wanted = [name for c in self.columns for name in _names(c)]
+        missing = [name for name in wanted if name not in self.frame.columns]
+        if missing:
+            raise ValueError(f"table {self.key}: the frame lacks {', '.join(missing)}")
+
+    @property
+    def empty(self) -> bool:
+        return self.frame.empty
+
+
+def _names(column: Column) -> list[str]:
+    return [column.key, f"{column.key}_low", f"{column.key}_high"] if column.interval else [column.key]
+
+
+def _undefined(value: Any) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def format_value(value: Any, kind: Kind, digits: int = 1) -> str:
+    """``value`` as people read it: a fraction of kind percent is printed times 100, without the sign."""
+    if _undefined(value):
+        return UNDEFINED
+    if kind == "text":
+        return str(value)
+    if kind == "count":
+        return f"{int(value)}"
+    number = float(value) * (100.0 if kind == "percent" else 1.0)
+    if math.isinf(number):
+        return "∞" if number > 0 else "−∞"
+    text = f"{number:+.{digits}f}" if kind == "signed" else f"{number:.{digits}f}"
+    if float(text) == 0.0:
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def format_cell(row: Any, column: Column) -> str:
+    """The cell of ``column``, with its interval in brackets where it has one."""
+    text = format_value(row[column.key], column.kind, column.digits)
+    if not column.interval or text == UNDEFINED:
+        return text
+    low, high = row[f"{column.key}_low"], row[f"{column.key}_high"]
+    if _undefined(low) or _undefined(high):
+        return text
+    return f"{text} [{format_value(low, column.kind, column.digits)}, {format_value(high, column.kind, column.digits)}]"
+
+
+def header(column: Column) -> str:
+    """The column's heading with its unit."""
+    return f"{column.label} %" if column.kind == "percent" else column.label
+
+
+def cells(table: Table) -> list[list[str]]:
+    """Every row as printed text."""
+    return [[format_cell(row, c) for c in table.columns] for row in table.frame.to_dict("records")]
+
+
+def to_text(table: Table, width: int | None = None) -> str:
+    """Plain text in columns. Wider than ``width``: split into blocks that repeat the row's name."""
+    body, heads = cells(table), [header(c) for c in table.columns]
+    widths = [max([len(h), *(len(r[i]) for r in body)]) for i, h in enumerate(heads)]
+    lines = [table.title, "=" * len(table.title)]
+    if not body:
+        lines.append("(no rows)")
+    for block in _blocks(widths, table.keys, width) if body else ():
+        if len(lines) > 2:
+            lines.append("")
+        lines.append(_line([heads[i] for i in block], [widths[i] for i in block], [_left(table, i) for i in block]))
+        lines.append("  ".join("-" * widths[i] for i in block))
+        lines += [
+            _line([r[i] for i in block], [widths[i] for i in block], [_left(table, i) for i in block]) for r in body
+        ]
+    lines += [f"  {note}" for note in table.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _left(table: Table, index: int) -> bool:
+    return table.columns[index].kind == "text"
+
+
+def _line(texts: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> str:
+    parts = [t.ljust(w) if to_left else t.rjust(w) for t, w, to_left in zip(texts, widths, left, strict=True)]
+    return "  ".join(parts).rstrip()
+
+
+def _blocks(widths: Sequence[int], keys: int, limit: int | None) -> list[list[int]]:
+    names, rest = list(range(keys)), list(range(keys, len(widths)))
+    blocks: list[list[int]] = []
+    current = list(names)
+    for i in rest:
+        used = sum(widths[j] + 2 for j in current) + widths[i]
+        if limit is not None and used > limit and len(current) > len(names):
+            blocks.append(current)
+            current = list(names)
+        current.append(i)
+    blocks.append(current)
+    return blocks
+
+
+def to_csv(table: Table) -> str:
+    """Full precision, one column a number; fractions stay fractions. Notes are not part of CSV."""
+    names = [name for c in table.columns for name in _names(c)]
+    text: str = table.frame[names].to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def to_markdown(table: Table) -> str:
+    """A GitHub table with its notes as a list."""
+
+    def clean(text: str) -> str:
+        return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+    heads = [clean(header(c)) for c in table.columns]
+    lines = [f"### {clean(table.title)}", "", "| " + " | ".join(heads) + " |"]
+    lines.append("| " + " | ".join("---" if c.kind == "text" else "---:" for c in table.columns) + " |")
+    lines += ["| " + " | ".join(clean(t) for t in row) + " |" for row in cells(table)]
+    if table.notes:
+        lines += ["", *(f"- {clean(note)}" for note in table.notes)]
+    return "\n".join(lines) + "\n"
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "–": "--",
+    "∞": r"$\infty$",
+    "±": r"$\pm$",
+    "τ": r"$\tau$",
+    "ρ": r"$\rho$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "°": r"$^{\circ}$",
+    "·": r"$\cdot$",
+    "²": "$^2$",
+    "³": "$^3$",
+    "μ": r"$\mu$",
+    "Δ": r"$\Delta$",
+    "×": r"$\times$",
+    "→": r"$\rightarrow$",
+    "∩": r"$\cap$",
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "\n": " ",
+}
+
+
+def tex(text: str) -> str:
+    """``text`` with every character that LaTeX would read as a command made harmless."""
+    return "".join(_TEX.get(ch, ch) for ch in text)
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table; the best value of a column is bold (all rows that share it)."""
+    best = {c.key: _best(table, c) for c in table.columns}
+    arrows = {1: r" $\uparrow$", -1: r" $\downarrow$", 0: ""}
+    heads = " & ".join(tex(header(c)) + arrows[c.better] for c in table.columns)
+    spec = "".join("l" if c.kind == "text" else "r" for c in table.columns)
+    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{tex(table.title)}. {tex(' '.join(table.notes))}}}"]
+    lines += [rf"\label{{tab:{table.key}}}", rf"\begin{{tabular}}{{{spec}}}", r"\toprule", heads + r" \\", r"\midrule"]
+    for row, printed in zip(table.frame.to_dict("records"), cells(table), strict=True):
+        parts = []
+        for column, text in zip(table.columns, printed, strict=True):
+            value = format_value(row[column.key], column.kind, column.digits)
+            bold = best[column.key] is not None and value == best[column.key]
+            parts.append(tex(text).replace(tex(value), rf"\textbf{{{tex(value)}}}", 1) if bold else tex(text))
+        lines.append(" & ".join(parts) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def _best(table: Table, column: Column) -> str | None:
+    if not column.better or len(table.frame) < 2:
+        return None
+    values = pd.to_numeric(table.frame[column.key], errors="coerce").dropna()
+    if values.empty:
+        return None
+    return format_value(values.max() if column.better > 0 else values.min(), column.kind, column.digits)
+
+
+_RENDERERS: dict[Format, Callable[[Table], str]] = {
+    "text": to_text,
+    "csv": to_csv,
+    "markdown": to_markdown,
+    "latex": to_latex,
+}
+
+
+def render(table: Table, form: Format, width: int | None = None) -> str:
+    """``table`` in one of ``FORMATS``; ``width`` (characters) only concerns text."""
+    return to_text(table, width) if form == "text" else _RENDERERS[form](table)
