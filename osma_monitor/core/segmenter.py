@@ -1,0 +1,265 @@
+"""Where episodes begin and end: by message, by a gap in time, by an edge of a signal, or by a list of times. Pure code.
+
+Feed frames and events; take steps: :class:`Begin`, RawFrame, :class:`End`. Frames outside an episode are dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from osma_monitor.core.episode import EpisodeInfo, Outcome
+from osma_monitor.core.signals.raw import RawFrame
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """An episode begins. ``stamp_ns`` is the stamp of its first frame as the source says."""
+
+    stamp_ns: int
+    info: EpisodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An episode ends. ``stamp_ns`` is the stamp of its last frame; ``complete`` is False when it was cut off."""
+
+    stamp_ns: int
+    outcome: Outcome
+    episode_id: str = ""
+    complete: bool = True
+
+
+Step = Begin | RawFrame | End
+
+
+class Segmenter(Protocol):
+    """What every rule offers. ``now_ns`` is receipt time, used for time-outs only."""
+
+    counts: Counter[str]
+
+    def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]: ...
+
+    def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]: ...
+
+    def poll(self, now_ns: int) -> list[Step]: ...
+
+    def finish(self, reason: str = "source ended") -> list[Step]: ...
+
+
+class MessageSegmenter:
+    """Episodes by start and end messages (EpisodeEvent, or a service that makes one).
+
+    Topics are not ordered among each other: frames that arrive before their start message wait for it, and an end message waits
+    for the frames up to its stamp, at most ``timeout_ns``. A start while an episode runs ends that one as aborted.
+    """
+
+    def __init__(self, timeout_ns: int = 2 * SECOND, max_waiting: int = 256) -> None:
+        self.counts: Counter[str] = Counter()
+        self._timeout_ns = timeout_ns
+        self._waiting: deque[RawFrame] = deque()
+        self._max_waiting = max_waiting
+        self._begin: Begin | None = None
+        self._end: End | None = None
+        self._end_received_ns = 0
+        self._last_ns = 0
+        self._last_id = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode runs."""
+        return self._begin is not None
+
+    def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]:
+        """Take a start or end message."""
+        now = event.stamp_ns if now_ns is None else now_ns
+        if isinstance(event, Begin):
+            return self._start(event)
+        if self._begin is None or (event.episode_id and event.episode_id != self._begin.info.episode_id):
+            self.counts["end_without_start" if event.episode_id != self._last_id else "repeated_event"] += 1
+            return []
+        self._end, self._end_received_ns = event, now
+        return self._close() if self._last_ns >= event.stamp_ns else []
+
+    def _start(self, begin: Begin) -> list[Step]:
+        steps: list[Step] = []
+        if begin.info.episode_id and begin.info.episode_id in (self._last_id, self._begin and self._begin.info.episode_id):
+            self.counts["repeated_event"] += 1
+            return []
+        if self._begin is not None:
+            ended = self._end or End(self._last_ns, Outcome("aborted", "a new episode began"), complete=False)
+            self._end = ended
+            steps += self._close()
+        self._begin, self._last_ns = begin, 0
+        steps.append(begin)
+        early = [f for f in self._waiting if f.stamp_ns < begin.stamp_ns]
+        self.counts["outside_episode"] += len(early)
+        ready = [f for f in self._waiting if f.stamp_ns >= begin.stamp_ns]
+        self._waiting.clear()
+        for frame in ready:
+            steps += self.push(frame)
+        return steps
+
+    def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]:
+        """Take a frame."""
+        if self._begin is None:
+            self._wait(frame)
+            return []
+        if frame.stamp_ns < self._begin.stamp_ns:
+            self.counts["outside_episode"] += 1
+            return []
+        if self._end is not None and frame.stamp_ns > self._end.stamp_ns:
+            steps = self._close()
+            self._wait(frame)
+            return steps
+        self._last_ns = frame.stamp_ns
+        steps = [frame]
+        if self._end is not None and frame.stamp_ns == self._end.stamp_ns:
+            steps += self._close()
+        return steps
+
+    def _wait(self, frame: RawFrame) -> None:
+        self._waiting.append(frame)
+        if len(self._waiting) > self._max_waiting:
+            self._waiting.popleft()
+            self.counts["outside_episode"] += 1
+
+    def poll(self, now_ns: int) -> list[Step]:
+        """Give up waiting for frames that the end message promised."""
+        if self._end is not None and now_ns - self._end_received_ns > self._timeout_ns:
+            return self._close()
+        return []
+
+    def finish(self, reason: str = "source ended") -> list[Step]:
+        """The source is gone: an episode that still runs ends incomplete."""
+        if self._begin is None:
+            self.counts["outside_episode"] += len(self._waiting)
+            self._waiting.clear()
+            return []
+        if self._end is None:
+            self._end = End(self._last_ns, Outcome("unknown", reason), complete=False)
+        return self._close()
+
+    def _close(self) -> list[Step]:
+        assert self._begin is not None and self._end is not None
+        end = replace(self._end, episode_id=self._begin.info.episode_id)
+        self._last_id = end.episode_id
+        self._begin = self._end = None
+        return [end]
+
+
+class RuleSegmenter:
+    """Episodes by what the frames themselves say. ``starts`` and ``ends`` look at (frame, previous frame) and the running episode's begin.
+
+    Made by :func:`by_gap`, :func:`by_edge` and :func:`by_times`. ``max_ns`` splits an endless episode so that memory stays bounded.
+    """
+
+    def __init__(
+        self,
+        info: EpisodeInfo,
+        starts: Callable[[RawFrame, RawFrame | None], bool],
+        ends: Callable[[RawFrame, RawFrame], str],
+        max_ns: int = 3600 * SECOND,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._info, self._starts, self._ends, self._max_ns = info, starts, ends, max_ns
+        self._begin: Begin | None = None
+        self._previous: RawFrame | None = None
+        self._number = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode runs."""
+        return self._begin is not None
+
+    def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]:
+        """A message overrides the rule for this episode."""
+        if isinstance(event, Begin):
+            steps = self._finish(Outcome("aborted", "a new episode began"), complete=False)
+            self._begin = event
+            return [*steps, event]
+        return self._finish(event.outcome)
+
+    def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]:
+        """Take a frame."""
+        steps: list[Step] = []
+        previous, self._previous = self._previous, frame
+        if self._begin is not None and previous is not None:
+            reason = self._ends(frame, previous)
+            if not reason and frame.stamp_ns - self._begin.stamp_ns > self._max_ns:
+                reason = "longest episode reached"
+                steps += self._finish(Outcome("unknown", reason), previous.stamp_ns)
+                steps.append(self._start(frame))
+                return [*steps, frame]
+            if reason:
+                steps += self._finish(Outcome("unknown", reason), previous.stamp_ns)
+                previous = None if reason == "gap" else previous
+        if self._begin is None and self._starts(frame, previous):
+            steps.append(self._start(frame))
+        if self._begin is not None:
+            steps.append(frame)
+        else:
+            self.counts["outside_episode"] += 1
+        return steps
+
+    def _start(self, frame: RawFrame) -> Begin:
+        self._number += 1
+        self._begin = Begin(frame.stamp_ns, replace(self._info, episode_id=f"{self._info.episode_id}-{self._number:04d}"))
+        return self._begin
+
+    def poll(self, now_ns: int) -> list[Step]:
+        """Rules by frames have no time-outs."""
+        return []
+
+    def finish(self, reason: str = "source ended") -> list[Step]:
+        """The source is gone: the running episode ends here, regularly."""
+        return self._finish(Outcome("unknown", reason))
+
+    def _finish(self, outcome: Outcome, stamp_ns: int | None = None, complete: bool = True) -> list[Step]:
+        if self._begin is None:
+            return []
+        last = stamp_ns if stamp_ns is not None else (self._previous.stamp_ns if self._previous else self._begin.stamp_ns)
+        end = End(last, outcome, self._begin.info.episode_id, complete)
+        self._begin = None
+        return [end]
+
+
+def by_gap(info: EpisodeInfo, gap_ns: int = 2 * SECOND, max_ns: int = 3600 * SECOND) -> RuleSegmenter:
+    """A new episode after every pause longer than ``gap_ns``; the first frame begins the first one."""
+    return RuleSegmenter(
+        info,
+        lambda frame, previous: True,
+        lambda frame, previous: "gap" if frame.stamp_ns - previous.stamp_ns > gap_ns else "",
+        max_ns,
+    )
+
+
+def by_edge(info: EpisodeInfo, signal: Callable[[RawFrame], bool | None], max_ns: int = 3600 * SECOND) -> RuleSegmenter:
+    """An episode while ``signal(frame)`` is true; an unknown value (None) changes nothing."""
+
+    def ends(frame: RawFrame, previous: RawFrame) -> str:
+        return "edge" if signal(frame) is False else ""
+
+    return RuleSegmenter(info, lambda frame, previous: signal(frame) is True, ends, max_ns)
+
+
+def by_times(info: EpisodeInfo, spans_ns: Sequence[tuple[int, int]], max_ns: int = 3600 * SECOND) -> RuleSegmenter:
+    """One episode for each [start, end] span of stamps, both ends included. Raises ValueError on spans that overlap or are empty."""
+    spans = sorted(spans_ns)
+    for (a, b), (c, d) in zip(spans, spans[1:], strict=False):
+        if c <= b:
+            raise ValueError(f"episode spans overlap: [{a}, {b}] and [{c}, {d}]")
+    if any(b <= a for a, b in spans):
+        raise ValueError("an episode span ends before it begins")
+
+    def inside(frame: RawFrame) -> int:
+        return next((i for i, (a, b) in enumerate(spans) if a <= frame.stamp_ns <= b), -1)
+
+    def ends(frame: RawFrame, previous: RawFrame) -> str:
+        return "end of span" if inside(frame) != inside(previous) else ""
+
+    return RuleSegmenter(info, lambda frame, previous: inside(frame) >= 0, ends, max_ns)
