@@ -2,9 +2,10 @@
 
 `make setup` copies this file into the environment's site-packages, beside a .pth file that imports it. Three things
 must be known when the process starts: where the shared libraries of the ROS wheels and of this package's messages are
-(the dynamic linker reads LD_LIBRARY_PATH once, so a wrong one means starting Python again), which ament prefixes
-there are, and where the source tree and the generated Python of the messages are. The wheels' own hook does the first part for itself alone,
-in no fixed order, and is fooled by a guard variable inherited from another environment; this one runs before it.
+(the dynamic linker reads LD_LIBRARY_PATH once, so a wrong one means starting Python again), which ament prefixes there
+are, and where the source tree and the generated Python of the messages are. The wheels' own hook does the first part
+for itself alone, in no fixed order, and is fooled by a guard variable inherited from another environment; this one runs
+before it.
 """
 
 import os
@@ -22,8 +23,8 @@ def front(wanted: list[str], current: str) -> str:
 
 def activate(source: str, message_prefix: str) -> None:
     """Set the search paths of this process, starting Python again if its library path has to change."""
-    site_packages = Path(__file__).parent
-    library_folders = [f"{message_prefix}/lib", f"{sys.prefix}/lib", *map(str, sorted(site_packages.glob("ros_*.libs")))]
+    bundled = sorted(Path(__file__).parent.glob("ros_*.libs"))
+    library_folders = [f"{message_prefix}/lib", f"{sys.prefix}/lib", *map(str, bundled)]
     ament_path = front([message_prefix, sys.prefix], os.environ.get("AMENT_PREFIX_PATH", ""))
     os.environ["AMENT_PREFIX_PATH"] = ament_path
     generated = f"{message_prefix}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"

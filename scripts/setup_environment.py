@@ -2,7 +2,10 @@
 
 Run by `make setup` with the Python that the environment is to have. Uses the standard library alone. Each step leaves
 a stamp when it is done, so a second run does nothing and a run after an interruption redoes what was cut off.
+It must load in an older Python too, to be able to say that it is too old.
 """
+
+from __future__ import annotations
 
 import argparse
 import fcntl
@@ -11,9 +14,11 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -30,14 +35,14 @@ class SetupError(Exception):
 def main() -> int:
     """Run the set-up and return the process's exit code."""
     parser = argparse.ArgumentParser(description="Make the development environment.")
-    parser.add_argument("--force", action="store_true", help="start from an empty environment")
+    parser.add_argument("--exact", action="store_true", help="replace an environment of another Python version")
     arguments = parser.parse_args()
     try:
         check_tools()
         BUILD.mkdir(exist_ok=True)
         with (BUILD / "setup.lock").open("w") as lock:
             wait_for(lock)
-            make_venv(clear=arguments.force)
+            make_venv(arguments.exact)
             install_packages()
             build_messages()
             install_project()
@@ -52,26 +57,32 @@ def main() -> int:
 
 def check_tools() -> None:
     """Raise SetupError when this Python cannot be used or a tool of the build is missing."""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if sys.version_info[:2] not in SUPPORTED:
-        found = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise SetupError(
-            f"Python {found} has no ROS wheels, 3.11 or 3.12 is needed: apt-get install python3.11 python3.11-venv, "
-            "then make setup PYTHON=python3.11"
+            f"there are no ROS wheels for Python {version}; get 3.11 or 3.12 (apt-get install python3.12 "
+            "python3.12-venv python3.12-dev) and run: make setup PYTHON=python3.12"
         )
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    missing = []
     try:
         import ensurepip  # noqa: F401
         import venv  # noqa: F401
     except ImportError:
-        raise SetupError(f"{sys.executable} has no venv module: apt-get install {version}-venv") from None
-    missing = [package for tool, package in (("cmake", "cmake"), ("c++", "g++")) if not shutil.which(tool)]
-    if not (shutil.which("make") or shutil.which("ninja")):
+        missing.append(f"python{version}-venv")
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        missing.append(f"python{version}-dev")
+    if not shutil.which("cmake"):
+        missing.append("cmake")
+    if not shutil.which(os.environ.get("CXX", "c++")):
+        missing.append("g++")
+    if not shutil.which("make"):
         missing.append("make")
     if missing:
-        raise SetupError(f"{' and '.join(missing)} not found: apt-get install {' '.join(missing)}")
+        packages = " ".join(missing)
+        raise SetupError(f"missing: {', '.join(missing)}; get what is missing with: apt-get install {packages}")
 
 
-def wait_for(lock) -> None:  # type: ignore[no-untyped-def]
+def wait_for(lock: IO[str]) -> None:
     """Take the lock that keeps two set-ups of one tree apart."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,18 +91,18 @@ def wait_for(lock) -> None:  # type: ignore[no-untyped-def]
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def make_venv(clear: bool) -> None:
-    """Create .venv, or empty it when it is unfinished, broken or of an unsupported Python."""
-    working = VENV / ".created"
-    if not clear and working.exists() and not (VENV / ".installing").exists():
-        probe = subprocess.run(
-            [python(), "-S", "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
-        )
-        if probe.returncode == 0 and tuple(map(int, probe.stdout.split())) in SUPPORTED:
+def make_venv(exact: bool) -> None:
+    """Create .venv, or empty it when it is unfinished, broken, moved or of a Python that is not wanted."""
+    stamp = VENV / ".created"
+    if read(stamp) == str(VENV) and not (VENV / ".installing").exists():
+        probe = [python(), "-S", "-c", "import sys; print(*sys.version_info[:2])"]
+        found = subprocess.run(probe, capture_output=True, text=True)
+        wanted = (sys.version_info[:2],) if exact else SUPPORTED
+        if found.returncode == 0 and tuple(map(int, found.stdout.split())) in wanted:
             return
-    step(f"making .venv with Python {sys.version_info.major}.{sys.version_info.minor}")
+    step(f"making .venv with Python {sys.version_info[0]}.{sys.version_info[1]}")
     run([sys.executable, "-m", "venv", "--clear", str(VENV)])
-    working.touch()
+    stamp.write_text(str(VENV))
 
 
 def install_packages() -> None:
@@ -112,9 +123,12 @@ def install_packages() -> None:
 
 def build_messages() -> None:
     """Generate the ROS messages into a prefix of their own, whole or not at all."""
-    sources = [ROOT / "CMakeLists.txt", ROOT / "package.xml", ROOT / "pyproject.toml", ROOT / "scripts/node.in"]
+    sources = [ROOT / "CMakeLists.txt", ROOT / "package.xml", ROOT / "scripts/node.in", VENV / ".packages"]
     sources += sorted((ROOT / "msg").glob("*.msg")) + sorted((ROOT / "srv").glob("*.srv"))
-    wanted = digest([*sources, VENV / ".packages"]) + venv_version()
+    import tomllib  # not in the Pythons that check_tools() turns away
+
+    executables = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    wanted = f"{digest(sources)} {venv_version()} {executables}"
     stamp = MESSAGE_PREFIX / ".built"
     if read(stamp) == wanted:
         return
