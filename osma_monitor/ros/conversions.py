@@ -1,0 +1,336 @@
+"""ROS messages to the raw parts of a frame and back, to the last bit.
+
+Arrays travel as bytes (``array.array`` on the message side, NumPy on ours); nothing loops over their elements. What a message
+says wrongly (arrays of unequal length) raises :class:`MalformedMessage`, which names the field.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import PoseStamped
+from nav_msgs.msg import Odometry
+from numpy.typing import NDArray
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Header
+
+from osma_monitor.core.episode import EpisodeInfo, Outcome, OutcomeStatus
+from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Joints, Objects, RawFrame
+from osma_monitor.msg import Contacts as ContactsMsg
+from osma_monitor.msg import EpisodeEvent, GripperState, ObjectStates
+from osma_monitor.msg import RawFrame as RawFrameMsg
+
+NS = 1_000_000_000
+WORLD_FRAME = "world"
+BASE_FRAME = "base_link"
+
+#: Outcome.status in the order of the OUTCOME_ constants of EpisodeEvent.msg.
+OUTCOMES: tuple[OutcomeStatus, ...] = ("unknown", "success", "failure", "aborted")
+
+
+class MalformedMessage(ValueError):
+    """A message whose fields contradict each other."""
+
+
+def to_time(stamp_ns: int) -> Time:
+    """Nanoseconds since the epoch of the clock in use, as a message stamp."""
+    return Time(sec=stamp_ns // NS, nanosec=stamp_ns % NS)
+
+
+def to_ns(stamp: Time) -> int:
+    """A message stamp as int64 nanoseconds."""
+    return int(stamp.sec) * NS + int(stamp.nanosec)
+
+
+def header(stamp_ns: int, frame_id: str = "") -> Header:
+    """A header with this stamp."""
+    return Header(stamp=to_time(stamp_ns), frame_id=frame_id)
+
+
+def doubles(values: NDArray[Any]) -> array[float]:
+    """A float64 array of any shape, flattened in C order."""
+    out = array("d")
+    out.frombytes(np.ascontiguousarray(values, dtype=np.float64).tobytes())
+    return out
+
+
+def from_doubles(values: Any, shape: tuple[int, ...], field: str) -> Floats:
+    """A message array as float64 of this shape. Raises MalformedMessage when the number of elements differs."""
+    flat: Floats = np.array(values, dtype=np.float64)
+    expected = int(np.prod(shape))
+    if flat.size != expected:
+        raise MalformedMessage(f"{field} has {flat.size} elements, expected {expected}")
+    flat = flat.reshape(shape)
+    flat.flags.writeable = False
+    return flat
+
+
+def _columns(count: int, **columns: Any) -> None:
+    for name, values in columns.items():
+        if len(values) != count:
+            raise MalformedMessage(f"{name} has {len(values)} elements, expected {count} as the first array")
+
+
+# ------------------------------------------------------------------------------------------------------- parts of a frame
+
+
+def base_to_odometry(base: Base, stamp_ns: int, frame_id: str = WORLD_FRAME, child_frame_id: str = BASE_FRAME) -> Odometry:
+    """Pose in ``frame_id``, velocity in ``child_frame_id`` (REP-105). NaN velocity means not measured."""
+    msg = Odometry(header=header(stamp_ns, frame_id), child_frame_id=child_frame_id)
+    pose, twist = msg.pose.pose, msg.twist.twist
+    pose.position.x, pose.position.y, pose.position.z = base.position.tolist()
+    q = pose.orientation
+    q.x, q.y, q.z, q.w = base.orientation.tolist()
+    twist.linear.x, twist.linear.y, twist.linear.z = base.linear_velocity.tolist()
+    twist.angular.x, twist.angular.y, twist.angular.z = base.angular_velocity.tolist()
+    return msg
+
+
+def _frozen(*values: float) -> Floats:
+    out = np.array(values, dtype=np.float64)
+    out.flags.writeable = False
+    return out
+
+
+def odometry_to_base(msg: Odometry) -> Base:
+    """The base part; covariances are not used."""
+    p, q = msg.pose.pose.position, msg.pose.pose.orientation
+    v, w = msg.twist.twist.linear, msg.twist.twist.angular
+    return Base(_frozen(p.x, p.y, p.z), _frozen(q.x, q.y, q.z, q.w), _frozen(v.x, v.y, v.z), _frozen(w.x, w.y, w.z))
+
+
+def joints_to_state(joints: Joints, stamp_ns: int) -> JointState:
+    """All three arrays are sent; NaN means not measured."""
+    return JointState(
+        header=header(stamp_ns),
+        name=list(joints.name),
+        position=doubles(joints.position),
+        velocity=doubles(joints.velocity),
+        effort=doubles(joints.effort),
+    )
+
+
+def state_to_joints(msg: JointState) -> Joints:
+    """The joints part. An empty array is allowed by sensor_msgs and means not measured: NaN for each joint."""
+    n = len(msg.name)
+
+    def column(values: Any, field: str) -> Floats:
+        if len(values) == 0 and n:
+            out = np.full(n, np.nan)
+            out.flags.writeable = False
+            return out
+        return from_doubles(values, (n,), field)
+
+    return Joints(
+        tuple(msg.name), column(msg.position, "position"), column(msg.velocity, "velocity"), column(msg.effort, "effort")
+    )
+
+
+def ee_to_pose(ee: EndEffector, stamp_ns: int, frame_id: str = WORLD_FRAME) -> PoseStamped:
+    """End-effector pose in ``frame_id``."""
+    msg = PoseStamped(header=header(stamp_ns, frame_id))
+    p, q = msg.pose.position, msg.pose.orientation
+    p.x, p.y, p.z = ee.position.tolist()
+    q.x, q.y, q.z, q.w = ee.orientation.tolist()
+    return msg
+
+
+def pose_to_ee(msg: PoseStamped) -> EndEffector:
+    """The end-effector part."""
+    p, q = msg.pose.position, msg.pose.orientation
+    return EndEffector(_frozen(p.x, p.y, p.z), _frozen(q.x, q.y, q.z, q.w))
+
+
+def gripper_to_msg(contact: bool, stamp_ns: int, opening: float = float("nan")) -> GripperState:
+    """Gripper contact flag; ``opening`` in m, NaN when not measured."""
+    return GripperState(header=header(stamp_ns), contact=bool(contact), opening=float(opening))
+
+
+def msg_to_gripper(msg: GripperState) -> bool:
+    """The gripper part."""
+    return bool(msg.contact)
+
+
+def contacts_to_msg(contacts: Contacts, stamp_ns: int, frame_id: str = WORLD_FRAME) -> ContactsMsg:
+    """Contact pairs; forces in N in ``frame_id``."""
+    force = contacts.force
+    return ContactsMsg(
+        header=header(stamp_ns, frame_id),
+        body_a=list(contacts.body_a),
+        body_b=list(contacts.body_b),
+        role_a=list(contacts.role_a),
+        role_b=list(contacts.role_b),
+        force_x=doubles(force[:, 0]),
+        force_y=doubles(force[:, 1]),
+        force_z=doubles(force[:, 2]),
+    )
+
+
+def msg_to_contacts(msg: ContactsMsg) -> Contacts:
+    """The contacts part."""
+    n = len(msg.body_a)
+    _columns(n, body_b=msg.body_b, role_a=msg.role_a, role_b=msg.role_b, force_x=msg.force_x, force_y=msg.force_y)
+    _columns(n, force_z=msg.force_z)
+    force = np.empty((n, 3))
+    force[:, 0], force[:, 1], force[:, 2] = msg.force_x, msg.force_y, msg.force_z
+    force.flags.writeable = False
+    return Contacts(tuple(msg.body_a), tuple(msg.body_b), tuple(msg.role_a), tuple(msg.role_b), force)
+
+
+def objects_to_msg(objects: Objects, stamp_ns: int, frame_id: str = WORLD_FRAME) -> ObjectStates:
+    """Tracked objects; poses in ``frame_id``."""
+    in_contact = array("b")
+    in_contact.frombytes(np.ascontiguousarray(objects.in_contact, dtype=np.int8).tobytes())
+    return ObjectStates(
+        header=header(stamp_ns, frame_id),
+        id=list(objects.id),
+        category=list(objects.category),
+        role=list(objects.role),
+        position=doubles(objects.position),
+        orientation=doubles(objects.orientation),
+        distance=doubles(objects.distance),
+        in_contact=in_contact,
+    )
+
+
+def msg_to_objects(msg: ObjectStates) -> Objects:
+    """The objects part."""
+    n = len(msg.id)
+    _columns(n, category=msg.category, role=msg.role, in_contact=msg.in_contact)
+    in_contact = np.array(msg.in_contact, dtype=np.int8)
+    in_contact.flags.writeable = False
+    return Objects(
+        tuple(msg.id),
+        tuple(msg.category),
+        tuple(msg.role),
+        from_doubles(msg.position, (n, 3), "position"),
+        from_doubles(msg.orientation, (n, 4), "orientation"),
+        from_doubles(msg.distance, (n,), "distance"),
+        in_contact,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- whole frames
+
+
+def frame_to_msg(frame: RawFrame, episode_id: str, step: int, frame_id: str = WORLD_FRAME) -> RawFrameMsg:
+    """The assembled frame as ``~/frame`` carries it; ``step`` counts from 0 within the episode."""
+    msg = RawFrameMsg(header=header(frame.stamp_ns, frame_id), episode_id=episode_id, step=step)
+    if frame.base is not None:
+        msg.has_base = True
+        msg.base_position = frame.base.position
+        msg.base_orientation = frame.base.orientation
+        msg.base_linear_velocity = frame.base.linear_velocity
+        msg.base_angular_velocity = frame.base.angular_velocity
+    if frame.joints is not None:
+        msg.has_joints = True
+        msg.joint_name = list(frame.joints.name)
+        msg.joint_position = doubles(frame.joints.position)
+        msg.joint_velocity = doubles(frame.joints.velocity)
+        msg.joint_effort = doubles(frame.joints.effort)
+    if frame.ee is not None:
+        msg.has_ee = True
+        msg.ee_position = frame.ee.position
+        msg.ee_orientation = frame.ee.orientation
+    if frame.gripper is not None:
+        msg.has_gripper = True
+        msg.gripper_contact = bool(frame.gripper)
+    if frame.contacts is not None:
+        msg.has_contacts = True
+        msg.contacts = contacts_to_msg(frame.contacts, frame.stamp_ns, frame_id)
+    if frame.objects is not None:
+        msg.has_objects = True
+        msg.objects = objects_to_msg(frame.objects, frame.stamp_ns, frame_id)
+    return msg
+
+
+def msg_to_frame(msg: RawFrameMsg) -> RawFrame:
+    """The frame that :func:`frame_to_msg` was given, equal to the last bit."""
+    base = joints = ee = None
+    if msg.has_base:
+        base = Base(
+            from_doubles(msg.base_position, (3,), "base_position"),
+            from_doubles(msg.base_orientation, (4,), "base_orientation"),
+            from_doubles(msg.base_linear_velocity, (3,), "base_linear_velocity"),
+            from_doubles(msg.base_angular_velocity, (3,), "base_angular_velocity"),
+        )
+    if msg.has_joints:
+        n = len(msg.joint_name)
+        joints = Joints(
+            tuple(msg.joint_name),
+            from_doubles(msg.joint_position, (n,), "joint_position"),
+            from_doubles(msg.joint_velocity, (n,), "joint_velocity"),
+            from_doubles(msg.joint_effort, (n,), "joint_effort"),
+        )
+    if msg.has_ee:
+        ee = EndEffector(
+            from_doubles(msg.ee_position, (3,), "ee_position"), from_doubles(msg.ee_orientation, (4,), "ee_orientation")
+        )
+    return RawFrame(
+        stamp_ns=to_ns(msg.header.stamp),
+        base=base,
+        joints=joints,
+        ee=ee,
+        gripper=bool(msg.gripper_contact) if msg.has_gripper else None,
+        contacts=msg_to_contacts(msg.contacts) if msg.has_contacts else None,
+        objects=msg_to_objects(msg.objects) if msg.has_objects else None,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------- episodes
+
+
+def episode_to_msg(info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = None) -> EpisodeEvent:
+    """START of an episode, or with ``outcome`` its END. ``stamp_ns`` is that of its first or last frame."""
+    msg = EpisodeEvent(
+        header=header(stamp_ns),
+        event=EpisodeEvent.START,
+        episode_id=info.episode_id,
+        task=info.task,
+        suite=info.suite,
+        policy=info.policy,
+        robot=info.robot,
+        instruction=info.instruction,
+        seed=info.seed,
+        templates=list(info.templates),
+        tags=list(info.tags),
+        sources=list(info.sources),
+        attribute_keys=list(info.attributes),
+        attribute_values=list(info.attributes.values()),
+    )
+    if outcome is not None:
+        msg.event = EpisodeEvent.END
+        msg.outcome = OUTCOMES.index(outcome.status)
+        msg.reason = outcome.reason
+        msg.steps = outcome.steps or 0
+    return msg
+
+
+def msg_to_info(msg: EpisodeEvent) -> EpisodeInfo:
+    """Who runs what, from a START or an END."""
+    if len(msg.attribute_keys) != len(msg.attribute_values):
+        raise MalformedMessage(
+            f"attribute_values has {len(msg.attribute_values)} elements, expected {len(msg.attribute_keys)} as attribute_keys"
+        )
+    return EpisodeInfo(
+        episode_id=msg.episode_id,
+        task=msg.task,
+        suite=msg.suite,
+        policy=msg.policy,
+        robot=msg.robot,
+        instruction=msg.instruction,
+        seed=int(msg.seed),
+        templates=tuple(msg.templates),
+        tags=tuple(msg.tags),
+        sources=tuple(msg.sources),
+        attributes=dict(zip(msg.attribute_keys, msg.attribute_values, strict=True)),
+    )
+
+
+def msg_to_outcome(msg: EpisodeEvent) -> Outcome:
+    """How the episode ended, from an END. A step count of 0 means that the source does not say."""
+    status: OutcomeStatus = OUTCOMES[msg.outcome] if msg.outcome < len(OUTCOMES) else "unknown"
+    return Outcome(status=status, reason=msg.reason, steps=int(msg.steps) or None)

@@ -1,0 +1,111 @@
+"""How a node's process runs: own signal handlers, one executor, exit code 0 on SIGINT and SIGTERM, errors in one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+from osma_monitor.core.errors import EXIT_OK, UserError
+
+#: Set to "single" where the events executor of this rclpy misbehaves.
+EXECUTOR_VARIABLE = "OSMA_EXECUTOR"
+
+
+class Spinner:
+    """One executor, turned by hand: ``spin()`` of the events executor dispatches nothing in some builds, ``spin_once`` does.
+
+    ``stop`` is set by SIGINT and SIGTERM; every loop over :meth:`once` looks at it.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.stop = stop
+        self.executor = make_executor()
+
+    def add(self, node: Node) -> None:
+        """Serve this node's callbacks."""
+        self.executor.add_node(node)
+
+    def once(self, timeout: float = 0.1) -> None:
+        """Serve what is ready, or wait for at most ``timeout`` seconds."""
+        self.executor.spin_once(timeout_sec=timeout)
+
+    def until(self, condition: Callable[[], bool], limit: float) -> bool:
+        """Serve callbacks until the condition holds (True), or ``limit`` seconds passed or the process is to stop (False)."""
+        deadline = time.monotonic() + limit
+        while not condition():
+            left = deadline - time.monotonic()
+            if left <= 0 or self.stop.is_set():
+                return condition()
+            self.once(min(left, 0.05))
+        return True
+
+
+def make_executor() -> Any:
+    """The events executor where rclpy has one (a third of the CPU time), else the single-threaded one."""
+    if os.environ.get(EXECUTOR_VARIABLE, "events") != "single":
+        try:
+            from rclpy.experimental import EventsExecutor
+
+            return EventsExecutor()
+        except ImportError:
+            pass
+    return SingleThreadedExecutor()
+
+
+class Application(Protocol):
+    """A node with its life: made, run until done or stopped, closed in any case."""
+
+    node: Node
+
+    def run(self, spinner: Spinner) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def run_application(name: str, make: Callable[[list[str]], Application], arguments: list[str] | None = None) -> int:
+    """Runs one node as a process. Returns the exit code: 0 when it ended or was told to, the error's own otherwise."""
+    argv = sys.argv if arguments is None else [name, *arguments]
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    application: Application | None = None
+    try:
+        rclpy.init(args=argv, signal_handler_options=SignalHandlerOptions.NO)
+        application = make(argv)
+        spinner = Spinner(stop)
+        spinner.add(application.node)
+        return application.run(spinner)
+    except UserError as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    except BrokenPipeError:
+        return EXIT_OK
+    finally:
+        if application is not None:
+            application.close()
+            application.node.destroy_node()
+        if rclpy.ok():
+            rclpy.shutdown()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def spin_until_stopped(spinner: Spinner) -> int:
+    """The usual ``run`` of a node that only answers callbacks."""
+    while not spinner.stop.is_set():
+        spinner.once(0.1)
+    return EXIT_OK
