@@ -1,20 +1,73 @@
-# Every target works twice, and after a half-finished first run. Choose the Python with `make setup PYTHON=python3.12`.
+# Every target works twice, and after a half-finished first run.
+# Choose the Python with PYTHON=python3.12; without it the first of 3.12 and 3.11 that starts is taken.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-SHELL := /bin/bash
+SHELL := /bin/bash -o pipefail
 
-# The first Python that starts and is a version with ROS wheels; a version manager's stub may exist and not start.
-PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
-	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && exit; done; echo python3)
 BIN := .venv/bin
+# Each run has temporary folders and caches of its own, so that two `make test` at once do not meet.
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider
+# The sources that the linters read; the tests of the types are the tests themselves.
+TYPED := $(wildcard scripts/*.py)
+
+# A version manager's stub may exist and not start, so each candidate is run.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for p in python3.12 python3.11 python3; do \
+	  $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && exit; \
+	done; echo python3)
+else
+EXACT := --exact
+endif
 
 # A sourced ROS 2 must not mix with the environment's own.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup
-help:
-	@echo "make setup  environment, messages, commands"
+.PHONY: help setup demo test test-long lint format bench lock clean distclean
 
-setup:
-	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) not found: apt-get install python3 python3-venv" >&2; exit 3; }
-	@$(PYTHON) scripts/setup_environment.py
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: ## Make .venv with the locked packages, the ROS messages and the command osma
+	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) not found; get it with: apt-get install python3 python3-venv python3-dev" >&2; exit 3; }
+	@$(PYTHON) scripts/setup_environment.py $(EXACT)
+
+demo: setup ## Run the whole job once: robot, policies, monitor, report
+	@$(BIN)/osma demo
+
+test: setup ## Run the tests, the long ones aside
+	@$(PYTEST) -m "not long"
+
+test-long: setup ## Run the long tests: fuzzing, many signals, host benchmarks
+	@$(PYTEST) -m long
+
+lint: setup ## Check style, types and the direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/mypy $(TYPED)
+	@$(BIN)/lint-imports
+
+format: setup ## Format the sources and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup ## Run the speed comparisons of bench/; figures go to bench/results/
+	@mkdir -p bench/results
+	@for module in $$(ls bench/*.py | grep -v '/_'); do \
+	  name=$$(basename $$module .py); echo "bench: $$name"; $(BIN)/python -m bench.$$name || exit 1; \
+	done
+
+lock: ## Resolve the lock files anew (needs uv: pip install uv)
+	@command -v uv >/dev/null || { echo "lock: uv not found; get it with: pip install uv" >&2; exit 3; }
+	@for version in 3.11 3.12; do \
+	  uv pip compile --quiet --upgrade pyproject.toml requirements/ros.in --python-version $$version --no-emit-index-url \
+	    --extra sim --extra report --extra dask --extra hdf5 --extra live --extra onnx --extra rtamt --extra dev \
+	    --custom-compile-command "make lock" --output-file requirements/lock-$$version.txt || exit 1; \
+	done
+
+clean: ## Remove what was built and measured; .venv stays, make setup builds the messages again
+	@rm -rf build install log dist *.egg-info bench/results .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove the environment too
+	@rm -rf .venv

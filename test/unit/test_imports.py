@@ -1,0 +1,51 @@
+"""The direction of imports: cli -> report, ros, io, sim_bridge -> core, and core knows only numbers."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+importlinter = pytest.importorskip("importlinter.cli", reason="import-linter is a development tool")
+
+ROOT = Path(__file__).parents[2]
+CORE = sorted((ROOT / "osma_monitor" / "core").rglob("*.py"))
+
+
+def test_contracts_of_pyproject_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    result = importlinter.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True)
+    assert result == importlinter.EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", CORE, ids=[str(path.relative_to(ROOT)) for path in CORE])
+def test_core_reads_no_file_no_clock_no_environment(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    imported = {alias.name.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    imported |= {(n.module or "").partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    assert not imported & {
+        "time",
+        "datetime",
+        "os",
+        "pathlib",
+        "io",
+        "socket",
+        "subprocess",
+        "random",
+        "pickle",
+        "logging",
+    }
+    assert not called & {"open", "print", "eval", "exec", "input"}
+
+
+def test_core_and_the_command_load_without_ros_or_simulator() -> None:
+    code = """
+import pkgutil, sys
+for name in ("rclpy", "mujoco", "torch", "std_msgs", "nav_msgs", "fastapi", "duckdb", "polars", "dask", "h5py"):
+    sys.modules[name] = None
+import osma_monitor.core, osma_monitor.cli.main, osma_monitor.io
+for module in pkgutil.walk_packages(osma_monitor.core.__path__, "osma_monitor.core."):
+    __import__(module.name)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
