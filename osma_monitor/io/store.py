@@ -1,0 +1,435 @@
+"""The episode store: one folder a run, one Parquet file an episode, one Arrow stream (``.part``) while an episode runs.
+
+A killed monitor loses at most the last second of the running episode and nothing of the finished ones: every batch
+of the stream is whole by itself, and a finished episode appears under its name only after its bytes are on disk
+(temporary file, fsync, rename, fsync of the folder). Names are made from episode ids by :func:`file_stem` and never
+overwrite what is there.
+
+    run/run.json               format, versions, what was run
+    run/<episode>.parquet      a finished episode (io/tables.py)
+    run/<episode>.part         the running one
+    run/corrections.jsonl      outcomes that a human corrected (io/corrections.py)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike, NDArray
+
+from osma_monitor import __version__
+from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
+from osma_monitor.core.signals.schema import SIGNALS
+from osma_monitor.io import codec, corrections, dataset
+from osma_monitor.io.errors import StoreError
+from osma_monitor.io.tables import FORMAT, INFO_KEY, check_format, read_record, record_table, step_schema, steps_of
+
+RUN_FILE = "run.json"
+CONTEXT_KEY = b"osma.context"
+_SECOND_NS = 1_000_000_000
+#: Rows kept in memory while the disk refuses them; the oldest go first (the record itself is whole at the end).
+_PENDING_LIMIT = 100_000
+
+
+def file_stem(episode_id: str) -> str:
+    """A file name without suffix for an episode id: its harmless characters and a hash, so that no id is a path."""
+    slug = re.sub(r"[^A-Za-z0-9]+", "_", episode_id[:400]).strip("_")[:80] or "episode"
+    return f"{slug}-{hashlib.sha256(episode_id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def write_run(folder: Path | str, facts: Mapping[str, Any]) -> Path:
+    """Writes ``run.json`` (what was run, by which version) into a run folder; an existing one is kept under
+    ``history``."""
+    folder = _make_folder(Path(folder))
+    path = folder / RUN_FILE
+    history = []
+    with contextlib.suppress(OSError, ValueError):
+        old = json.loads(path.read_text())
+        history = [*old.pop("history", []), old]
+    data = {"format": FORMAT, "monitor_version": __version__, **codec.to_jsonable(facts), "history": history}
+    try:
+        _replace_file(path, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise StoreError(error.errno, f"{path}: {error.strerror}") from error
+    return path
+
+
+def _make_folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(error.errno, f"{folder}: {error.strerror}; choose a folder that can be written") from error
+    return folder
+
+
+class EpisodeWriter:
+    """Logs one running episode and stores its record at the end.
+
+    ``folder`` is made if absent. ``context`` is text that :func:`recover` hands back with a recovered stream
+    (library hash, gate semantics, ...). ``sync`` also survives power loss, at the price of an fsync a second. Every
+    disk error is a :class:`StoreError`; the rows stay in memory and the next batch tries again, so the caller
+    reports it and goes on.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        info: EpisodeInfo,
+        context: Mapping[str, str] | None = None,
+        *,
+        sync: bool = False,
+        period_ns: int = _SECOND_NS,
+    ) -> None:
+        self.info = info
+        self._folder = _make_folder(Path(folder))
+        self._sync, self._period_ns = sync, period_ns
+        self._stamps: list[int] = []
+        self._values: list[NDArray[np.float64]] = []
+        self._obstacles: list[str] = []
+        self._flushed_wall = time.monotonic()
+        self._flushed_ns: int | None = None  # stamp up to which the stream holds everything
+        self._refused = False  # the last batch was: try once a second of wall time
+        try:
+            self.stem, self._fd = _reserve(self._folder, file_stem(info.episode_id))
+        except OSError as error:
+            raise StoreError(error.errno, f"{self._folder}: {error.strerror}; the episode is not logged") from error
+        self._schema = step_schema(
+            SIGNALS, {INFO_KEY: codec.dumps(info).encode(), CONTEXT_KEY: codec.dumps(dict(context or {})).encode()}
+        )
+        self._size = 0
+        self._header = self._schema.serialize().to_pybytes()
+
+    @property
+    def part(self) -> Path:
+        """The running episode's stream."""
+        return self._folder / f"{self.stem}.part"
+
+    def append(self, stamp_ns: int, values: ArrayLike, obstacle: str = "") -> None:
+        """Adds one step: ``values`` (len(SIGNALS),) float64 in schema order.
+
+        Raises StoreError when the disk refuses.
+        """
+        row = np.array(values, dtype=np.float64)
+        if row.shape != (len(SIGNALS),):
+            raise ValueError(f"expected {len(SIGNALS)} values in schema order, got shape {row.shape}")
+        self._stamps.append(int(stamp_ns))
+        self._values.append(row)
+        self._obstacles.append(obstacle)
+        if len(self._stamps) > _PENDING_LIMIT:
+            del self._stamps[0], self._values[0], self._obstacles[0]
+        wall = time.monotonic() - self._flushed_wall
+        if self._flushed_ns is None:
+            self._flushed_ns = self._stamps[0]
+        if wall >= 1.0 or (not self._refused and abs(self._stamps[-1] - self._flushed_ns) >= self._period_ns):
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands the rows that wait to the system as one whole batch. Raises StoreError when the disk refuses."""
+        self._flushed_wall = time.monotonic()
+        if not self._stamps or self._fd is None:
+            return
+        values = np.ascontiguousarray(np.stack(self._values).T)
+        columns = [
+            pa.array(np.array(self._stamps, np.int64)),
+            pa.array([_clean(o) for o in self._obstacles], pa.string()),
+        ]
+        batch = pa.RecordBatch.from_arrays([*columns, *(pa.array(column) for column in values)], schema=self._schema)
+        data = batch.serialize().to_pybytes()
+        self._refused = True
+        self._write(self._header + data if self._size == 0 else data)
+        self._refused, self._flushed_ns = False, self._stamps[-1]
+        self._stamps.clear()
+        self._values.clear()
+        self._obstacles.clear()
+
+    def _write(self, data: bytes) -> None:
+        """Appends all of ``data`` or nothing."""
+        assert self._fd is not None
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+            if self._sync:
+                os.fsync(self._fd)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+                os.lseek(self._fd, self._size, os.SEEK_SET)
+            raise StoreError(
+                error.errno, f"{self.part}: {error.strerror}; monitoring goes on, the log waits"
+            ) from error
+        self._size += len(data)
+
+    def finish(self, record: EpisodeRecord) -> Path:
+        """Stores the record as Parquet and removes the stream.
+
+        Raises StoreError and keeps the stream when the disk refuses.
+        """
+        target = self._folder / f"{self.stem}.parquet"
+        try:
+            _write_parquet(record, target)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.flush()
+            self.close()
+            raise StoreError(
+                error.errno, f"{target}: {error.strerror}; the running log {self.part.name} is kept"
+            ) from error
+        self.close()
+        with contextlib.suppress(OSError):
+            self.part.unlink()
+        return target
+
+    def close(self) -> None:
+        """Lets go of the stream without finishing: :func:`recover` will find it."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def abandon(self) -> None:
+        """Closes and removes the stream: the episode is not to be kept."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self.part.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(StoreError):
+            self.flush()
+        self.close()
+
+    _fd: int | None
+
+
+def _clean(text: str) -> str:
+    """Text that UTF-8 can hold (lone surrogates come from broken file names and messages)."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _reserve(folder: Path, stem: str) -> tuple[str, int]:
+    """Creates ``<stem>.part`` under a stem that nothing has yet, and locks it for as long as the process lives."""
+    for number in range(1, 1_000_000):
+        name = stem if number == 1 else f"{stem}-{number}"
+        try:
+            fd = os.open(folder / f"{name}.part", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            continue
+        if (folder / f"{name}.parquet").exists():
+            os.close(fd)
+            os.unlink(folder / f"{name}.part")
+            continue
+        with contextlib.suppress(OSError):  # file systems without locks
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return name, fd
+    raise FileExistsError(17, f"no free name for {stem}")
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system can
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _replace_file(target: Path, data: bytes) -> None:
+    """Writes ``data`` under a temporary name, to the disk, and then under its own name."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(target.parent)
+
+
+def _write_parquet(record: EpisodeRecord, target: Path) -> None:
+    sink = pa.BufferOutputStream()
+    record = replace(record, obstacle=tuple(_clean(o) for o in record.obstacle))
+    pq.write_table(record_table(record), sink, compression="zstd", use_dictionary=["obstacle"])
+    _replace_file(target, sink.getvalue().to_pybytes())
+
+
+def write_record(folder: Path | str, record: EpisodeRecord) -> Path:
+    """Stores a finished record that no writer logged (batch scoring, datasets). Raises StoreError."""
+    with EpisodeWriter(folder, record.info) as writer:
+        return writer.finish(record)
+
+
+def read_episodes(paths: Path | str | Iterable[Path | str], *, corrected: bool = True) -> Iterator[EpisodeRecord]:
+    """The records of files, run folders and compacted data sets, one after the other, in order of their names.
+
+    Equal to what was written, but for outcomes that a human corrected (``corrected=False`` gives the original
+    ones). Running streams are left alone: see :func:`recover`. Raises StoreError naming the file that can't be
+    read.
+    """
+    for path in [paths] if isinstance(paths, (str, Path)) else paths:
+        path = Path(path)
+        if dataset.is_dataset(path):
+            yield from dataset.read_records(path, corrected=corrected)
+            continue
+        for file in episode_files(path):
+            record = read_record(file)
+            yield corrections.apply(record, file) if corrected else record
+
+
+def episode_files(path: Path | str) -> list[Path]:
+    """The episode files of a run folder, or the file itself. Raises StoreError when there is no such thing."""
+    path = Path(path)
+    if path.is_dir():
+        return sorted(f for f in path.glob("*.parquet") if not f.name.startswith("."))
+    if not path.exists():
+        raise StoreError(2, f"{path}: no such file or folder")
+    return [path]
+
+
+@dataclass(frozen=True)
+class PartialStream:
+    """What a ``.part`` still holds, up to its last whole batch."""
+
+    path: Path
+    info: EpisodeInfo
+    context: Mapping[str, str]
+    stamps_ns: NDArray[np.int64]
+    signals: Mapping[str, NDArray[np.float64]]
+    obstacle: tuple[str, ...]
+    cut: bool  #: bytes after the last whole batch were left out
+
+
+def read_part(path: Path | str) -> PartialStream:
+    """Reads a running or abandoned stream up to its last whole batch.
+
+    Raises StoreError when even its head is not readable.
+    """
+    path = Path(path)
+    batches: list[pa.RecordBatch] = []
+    cut = False
+    try:
+        # a copy: a mapped file that its writer truncates would kill the reader
+        reader = pa.ipc.open_stream(path.read_bytes())
+        schema = reader.schema
+        check_format(schema.metadata, path)
+        info = codec.loads(EpisodeInfo, schema.metadata[INFO_KEY])
+        context = json.loads(schema.metadata.get(CONTEXT_KEY, b"{}"))
+    except StoreError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise StoreError(f"{path}: the head of the stream is not readable ({type(error).__name__})") from error
+    try:
+        while True:
+            batches.append(reader.read_next_batch())
+    except StopIteration:
+        pass
+    except (OSError, pa.ArrowException):
+        cut = True
+    stamps, signals, obstacle = steps_of(pa.Table.from_batches(batches, schema))
+    return PartialStream(path, info, context, stamps, signals, obstacle, cut)
+
+
+#: Makes the record of a recovered stream: runs the clauses again over its stored signals.
+Rescore = Callable[[PartialStream], EpisodeRecord]
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One stream that a dead monitor left, and what became of it."""
+
+    part: Path
+    stored: Path | None  #: the Parquet file; None when nothing could be stored
+    record: EpisodeRecord | None
+    message: str = field(default="")  #: one line for people
+
+
+def recover(folder: Path | str, rescore: Rescore) -> list[Recovery]:
+    """Turns the streams that dead monitors left in ``folder`` into records with ``complete = False``.
+
+    ``rescore`` makes a record from what was recovered (``core.monitor`` runs the clauses again). Streams that a
+    living monitor holds are left alone, unreadable ones are kept as ``.part.unreadable``. Says what it did, one
+    entry a stream.
+    """
+    return [_recover_one(path, rescore) for path in sorted(Path(folder).glob("*.part")) if not _in_use(path)]
+
+
+def _recover_one(path: Path, rescore: Rescore) -> Recovery:
+    try:
+        stream = read_part(path)
+    except StoreError as error:
+        kept = path.with_name(path.name + ".unreadable")
+        with contextlib.suppress(OSError):
+            os.replace(path, kept)
+        return Recovery(path, None, None, f"{error}; kept as {kept.name}, no step of it is recovered")
+    rows = len(stream.stamps_ns)
+    seconds = (stream.stamps_ns[-1] - stream.stamps_ns[0]) / 1e9 if rows else 0.0
+    name = repr(stream.info.episode_id)
+    message = f"episode {name} did not end: {rows} steps ({seconds:.1f} s) recovered, up to a second is lost"
+    finished = path.with_suffix(".parquet")
+    try:
+        if finished.exists():  # it died between the two steps of finishing
+            path.unlink()
+            return Recovery(path, finished, read_record(finished), f"episode {name} was already stored")
+        record = rescore(stream)
+        reason = record.outcome.reason or "recovered after a crash"
+        record = replace(
+            record,
+            outcome=Outcome("unknown", reason, None),
+            complete=False,
+            notes=(*record.notes, f"recovered from {path.name}"),
+        )
+        _write_parquet(record, finished)
+        path.unlink()
+    except OSError as error:
+        return Recovery(path, None, None, f"{path}: recovery could not be stored ({error}); the stream is kept")
+    return Recovery(path, finished, record, message)
+
+
+def _in_use(path: Path) -> bool:
+    """Whether a living writer holds the stream."""
+    try:
+        fd = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+__all__ = [
+    "EpisodeWriter",
+    "PartialStream",
+    "Recovery",
+    "StoreError",
+    "episode_files",
+    "file_stem",
+    "read_episodes",
+    "read_part",
+    "recover",
+    "write_record",
+    "write_run",
+]
