@@ -1,4 +1,5 @@
-"""What an episode is: who ran what (EpisodeInfo), how it ended (Outcome), and all that scoring needs (EpisodeRecord)."""
+"""What an episode is: who ran what (EpisodeInfo), how it ended (Outcome), and all that scoring needs
+(EpisodeRecord)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ SafetyVerdict = Literal["safe", "unsafe", "unknown"]
 class EpisodeInfo:
     """Who runs what, known when the episode starts.
 
-    ``attributes`` holds further columns as text (cell, tier, obstacle, reference_length_m, ...); numbers are written with ``repr``.
+    ``attributes`` holds further columns as text (cell, tier, obstacle, reference_length_m, ...); numbers are written
+    with ``repr``.
     """
 
     episode_id: str
@@ -77,7 +79,9 @@ class Provenance:
     library_hash: str = ""
     gate_semantics: str = "boolean"
     backend: str = "native"
-    source: Mapping[str, str] = field(default_factory=dict)  #: simulator, its version, robot file, bag ... as the source says
+    source: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: simulator, its version, robot file, bag ... as the source says
     session: Mapping[str, str] = field(default_factory=dict)  #: wall time, host, transport
 
 

@@ -1,7 +1,9 @@
 """Time to violation of each clause from its current trend.
 
-A least-squares line through the robustness of the last ``window`` seconds; where it falls, the time until it meets zero, with the
-standard deviation that the fit's residuals give (first-order propagation; Draper and Smith, Applied Regression Analysis, ch. 1).
+A least-squares line through the robustness of the last ``window`` seconds; where it falls, the time until it meets
+zero, with the
+standard deviation that the fit's residuals give (first-order propagation; Draper and Smith, Applied Regression
+Analysis, ch. 1).
 A trend warns when that time is under the horizon and the slope differs from zero by more than two standard errors.
 """
 
@@ -53,7 +55,9 @@ class TrendPredictor:
         nothing = np.full(y.shape[1], np.nan)
         violated = now < 0
         if m < _LEAST_SAMPLES:
-            return Prediction(np.where(violated, 0.0, nothing), np.where(violated, 0.0, nothing), np.zeros(len(now), bool))
+            return Prediction(
+                np.where(violated, 0.0, nothing), np.where(violated, 0.0, nothing), np.zeros(len(now), bool)
+            )
         with np.errstate(all="ignore"):
             mean_t = t.sum() / m
             centred = t - mean_t

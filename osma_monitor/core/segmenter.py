@@ -1,6 +1,7 @@
 """Where episodes begin and end: by message, by a gap in time, by an edge of a signal, or by a list of times. Pure code.
 
-Feed frames and events; take steps: :class:`Begin`, RawFrame, :class:`End`. Frames outside an episode are dropped and counted.
+Feed frames and events; take steps: :class:`Begin`, RawFrame, :class:`End`. Frames outside an episode are dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
@@ -54,7 +56,8 @@ class Segmenter(Protocol):
 class MessageSegmenter:
     """Episodes by start and end messages (EpisodeEvent, or a service that makes one).
 
-    Topics are not ordered among each other: frames that arrive before their start message wait for it, and an end message waits
+    Topics are not ordered among each other: frames that arrive before their start message wait for it, and an end
+    message waits
     for the frames up to its stamp, at most ``timeout_ns``. A start while an episode runs ends that one as aborted.
     """
 
@@ -87,7 +90,10 @@ class MessageSegmenter:
 
     def _start(self, begin: Begin) -> list[Step]:
         steps: list[Step] = []
-        if begin.info.episode_id and begin.info.episode_id in (self._last_id, self._begin and self._begin.info.episode_id):
+        if begin.info.episode_id and begin.info.episode_id in (
+            self._last_id,
+            self._begin and self._begin.info.episode_id,
+        ):
             self.counts["repeated_event"] += 1
             return []
         if self._begin is not None:
@@ -153,9 +159,11 @@ class MessageSegmenter:
 
 
 class RuleSegmenter:
-    """Episodes by what the frames themselves say. ``starts`` and ``ends`` look at (frame, previous frame) and the running episode's begin.
+    """Episodes by what the frames themselves say. ``starts`` and ``ends`` look at (frame, previous frame) and the
+    running episode's begin.
 
-    Made by :func:`by_gap`, :func:`by_edge` and :func:`by_times`. ``max_ns`` splits an endless episode so that memory stays bounded.
+    Made by :func:`by_gap`, :func:`by_edge` and :func:`by_times`. ``max_ns`` splits an endless episode so that memory
+    stays bounded.
     """
 
     def __init__(
@@ -208,7 +216,9 @@ class RuleSegmenter:
 
     def _start(self, frame: RawFrame) -> Begin:
         self._number += 1
-        self._begin = Begin(frame.stamp_ns, replace(self._info, episode_id=f"{self._info.episode_id}-{self._number:04d}"))
+        self._begin = Begin(
+            frame.stamp_ns, replace(self._info, episode_id=f"{self._info.episode_id}-{self._number:04d}")
+        )
         return self._begin
 
     def poll(self, now_ns: int) -> list[Step]:
@@ -222,7 +232,9 @@ class RuleSegmenter:
     def _finish(self, outcome: Outcome, stamp_ns: int | None = None, complete: bool = True) -> list[Step]:
         if self._begin is None:
             return []
-        last = stamp_ns if stamp_ns is not None else (self._previous.stamp_ns if self._previous else self._begin.stamp_ns)
+        last = (
+            stamp_ns if stamp_ns is not None else (self._previous.stamp_ns if self._previous else self._begin.stamp_ns)
+        )
         end = End(last, outcome, self._begin.info.episode_id, complete)
         self._begin = None
         return [end]
@@ -248,9 +260,12 @@ def by_edge(info: EpisodeInfo, signal: Callable[[RawFrame], bool | None], max_ns
 
 
 def by_times(info: EpisodeInfo, spans_ns: Sequence[tuple[int, int]], max_ns: int = 3600 * SECOND) -> RuleSegmenter:
-    """One episode for each [start, end] span of stamps, both ends included. Raises ValueError on spans that overlap or are empty."""
+    """One episode for each [start, end] span of stamps, both ends included.
+
+    Raises ValueError on spans that overlap or are empty.
+    """
     spans = sorted(spans_ns)
-    for (a, b), (c, d) in zip(spans, spans[1:], strict=False):
+    for (a, b), (c, d) in pairwise(spans):
         if c <= b:
             raise ValueError(f"episode spans overlap: [{a}, {b}] and [{c}, {d}]")
     if any(b <= a for a, b in spans):

@@ -1,11 +1,13 @@
 """Stamped inputs to RawFrames: pure code, used live and offline.
 
-Two modes. ``exact`` joins values of equal stamps (simulation, bags of it). ``hold`` evaluates at each sample of a primary input, or at
+Two modes. ``exact`` joins values of equal stamps (simulation, bags of it). ``hold`` evaluates at each sample of a
+primary input, or at
 a fixed rate, and holds the latest value of every other input up to its own age limit (hardware).
 
 A value belongs to the frame of its header stamp. Receipt time never decides what a frame holds, only when a frame that
-lacks an input is given up (``timeout_ns``): an exact frame closes once every input has delivered its stamp or a later one, so
-the order in which topics interleave does not matter. Peak-held values (contact force, joint effort) belong to (t - T, t].
+lacks an input is given up (``timeout_ns``): an exact frame closes once every input has delivered its stamp or a
+later one, so the order in which topics interleave does not matter. Peak-held values (contact force, joint effort)
+belong to (t - T, t].
 
 Nothing is dropped in silence: what is refused becomes a :class:`Fault` and is counted by kind.
 """
@@ -48,11 +50,17 @@ class AssemblyConfig:
     mode: Literal["exact", "hold"] = "exact"
     primary: str = ""  #: hold mode: key of the input whose samples make frames; empty: fixed rate
     period_ns: int = SECOND // 20  #: hold mode without primary: one frame each period
-    timeout_ns: int = SECOND // 2  #: exact mode: give up an incomplete frame this long after its first value was received
-    silent_after: int = 3  #: exact mode: an input that let this many time-outs pass is not waited for until it speaks again
+    timeout_ns: int = (
+        SECOND // 2
+    )  #: exact mode: give up an incomplete frame this long after its first value was received
+    silent_after: int = (
+        3  #: exact mode: an input that let this many time-outs pass is not waited for until it speaks again
+    )
     jump_ns: int = SECOND  #: a stamp this far behind the last frame is a clock set back, not a late message
     jump_samples: int = 3  #: this many of them in a row reset the assembler
-    clock_limit_ns: int = 0  #: a stamp further than this from the receipt time has another clock (boot time); 0: not checked
+    clock_limit_ns: int = (
+        0  #: a stamp further than this from the receipt time has another clock (boot time); 0: not checked
+    )
     max_pending: int = 256  #: values or frames kept waiting at most
 
 
@@ -119,7 +127,8 @@ class FrameAssembler:
         return faults
 
     def push(self, topic: str, stamp_ns: int, value: Any, now_ns: int | None = None) -> list[RawFrame]:
-        """Take one value; give the frames that it closes, in stamp order. ``now_ns`` is the receipt time (the stamp if not given)."""
+        """Take one value; give the frames that it closes, in stamp order. ``now_ns`` is the receipt time (the stamp
+        if not given)."""
         if topic not in self._inputs:
             raise KeyError(f"unknown input {topic!r}; expected one of {sorted(self._inputs)}")
         now = stamp_ns if now_ns is None else now_ns
@@ -334,7 +343,9 @@ def _contact_held(values: Sequence[Objects]) -> Objects:
     if not touched:
         return latest
     contact = np.array([1 if i in touched else c for i, c in zip(latest.id, latest.in_contact, strict=True)], np.int8)
-    return Objects(latest.id, latest.category, latest.role, latest.position, latest.orientation, latest.distance, contact)
+    return Objects(
+        latest.id, latest.category, latest.role, latest.position, latest.orientation, latest.distance, contact
+    )
 
 
 def _merge(part: str, values: Sequence[Any]) -> Any:

@@ -1,7 +1,8 @@
 """RawFrame: what a robot or a simulator reports in one control step.
 
 A part that the source cannot give is ``None``; a value inside a part that is not known is NaN. Absent is not zero.
-SI units, REP-103 axes, quaternions x y z w. Lists of things are columns (parallel tuples and arrays), as in the messages.
+SI units, REP-103 axes, quaternions x y z w. Lists of things are columns (parallel tuples and arrays), as in the
+messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A tree of stamped coordinate transforms (REP-105), without tf2: fixed ones from a robot file, moving ones from /tf.
 
-A transform takes coordinates in ``child`` to coordinates in ``parent``. Between two stamps translation is linear and rotation is a
+A transform takes coordinates in ``child`` to coordinates in ``parent``. Between two stamps translation is linear and
+rotation is a
 normalized linear blend of quaternions (tf2 uses slerp; at the rates of /tf the two differ by less than its noise).
 """
 
@@ -80,7 +81,8 @@ class _Edge:
 class TransformBuffer:
     """Set fixed and stamped transforms; look up a path at a stamp.
 
-    ``history_ns`` bounds memory; a stamp further than ``extrapolate_ns`` outside an edge's history is refused, so that a stale
+    ``history_ns`` bounds memory; a stamp further than ``extrapolate_ns`` outside an edge's history is refused, so
+    that a stale
     transform is never taken as the present one.
     """
 
@@ -112,7 +114,8 @@ class TransformBuffer:
         return frozenset(self._edges) | frozenset(e.parent for e in self._edges.values())
 
     def lookup(self, target: str, source: str, stamp_ns: int) -> Transform:
-        """The transform from ``source`` coordinates to ``target`` coordinates at ``stamp_ns``; UnknownFrameError if there is none."""
+        """The transform from ``source`` coordinates to ``target`` coordinates at ``stamp_ns``; UnknownFrameError if
+        there is none."""
         target, source = _clean(target), _clean(source)
         if target == source:
             return IDENTITY
@@ -142,7 +145,9 @@ class TransformBuffer:
             return edge.fixed
         outside = max(edge.stamps[0] - stamp_ns, stamp_ns - edge.stamps[-1])
         if outside > self._extrapolate_ns:
-            raise UnknownFrameError(f"transform {edge.parent} -> {child} is {outside / SECOND:.2f} s away from the stamp asked for")
+            raise UnknownFrameError(
+                f"transform {edge.parent} -> {child} is {outside / SECOND:.2f} s away from the stamp asked for"
+            )
         i = bisect_right(edge.stamps, stamp_ns)
         if i in (0, len(edge.stamps)):
             return edge.values[max(i - 1, 0)]

@@ -42,7 +42,14 @@ def test_messages_in_the_usual_order():
 
 def test_the_end_waits_for_its_frames_and_the_start_message_may_come_late():
     m = MessageSegmenter()
-    steps = m.push(frame(0.5)) + m.push(frame(1)) + m.event(begin(1)) + m.event(end(3)) + m.push(frame(2)) + m.push(frame(3))
+    steps = (
+        m.push(frame(0.5))
+        + m.push(frame(1))
+        + m.event(begin(1))
+        + m.event(end(3))
+        + m.push(frame(2))
+        + m.push(frame(3))
+    )
     assert shape(steps) == ["a", 1, 2, 3, ("a", "success")]
     assert m.counts["outside_episode"] == 1
 
@@ -98,7 +105,17 @@ def test_a_source_that_goes_away():
 def test_gap():
     g = by_gap(EpisodeInfo("bag"), gap_ns=S)
     steps = [s for t in (1, 1.5, 2, 10, 10.5) for s in g.push(frame(t))] + g.finish()
-    assert shape(steps) == ["bag-0001", 1, 1.5, 2, ("bag-0001", "unknown"), "bag-0002", 10, 10.5, ("bag-0002", "unknown")]
+    assert shape(steps) == [
+        "bag-0001",
+        1,
+        1.5,
+        2,
+        ("bag-0001", "unknown"),
+        "bag-0002",
+        10,
+        10.5,
+        ("bag-0002", "unknown"),
+    ]
 
 
 def test_edge_ignores_the_unknown():
@@ -122,4 +139,15 @@ def test_times():
 def test_an_endless_episode_is_split():
     g = by_gap(EpisodeInfo("bag"), gap_ns=10 * S, max_ns=2 * S)
     steps = [s for k in range(1, 8) for s in g.push(frame(k))] + g.finish()
-    assert [x for x in shape(steps) if not isinstance(x, tuple)] == ["bag-0001", 1, 2, 3, "bag-0002", 4, 5, 6, "bag-0003", 7]
+    assert [x for x in shape(steps) if not isinstance(x, tuple)] == [
+        "bag-0001",
+        1,
+        2,
+        3,
+        "bag-0002",
+        4,
+        5,
+        6,
+        "bag-0003",
+        7,
+    ]
