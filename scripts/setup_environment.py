@@ -123,7 +123,7 @@ def install_packages() -> None:
 
 def build_messages() -> None:
     """Generate the ROS messages into a prefix of their own, whole or not at all."""
-    sources = [ROOT / "CMakeLists.txt", ROOT / "package.xml", ROOT / "scripts/node.in", VENV / ".packages"]
+    sources = [ROOT / "CMakeLists.txt", ROOT / "package.xml", ROOT / "scripts/executable.in", VENV / ".packages"]
     sources += sorted((ROOT / "msg").glob("*.msg")) + sorted((ROOT / "srv").glob("*.srv"))
     import tomllib  # not in the Pythons that check_tools() turns away
 

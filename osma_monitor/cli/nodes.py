@@ -1,0 +1,34 @@
+"""The executables of the ROS package: each starts one node, or says in one line why it cannot."""
+
+import importlib
+
+from osma_monitor.cli import exits
+
+
+def mujoco_bridge() -> int:
+    """Run a simulation behind ROS topics."""
+    return _run("mujoco_bridge", "sim_bridge.bridge_node")
+
+
+def policy() -> int:
+    """Run one of the shipped policies as a node."""
+    return _run("policy", "sim_bridge.policies.node")
+
+
+def safety_monitor() -> int:
+    """Run the monitor."""
+    return _run("safety_monitor", "osma_monitor.ros.safety_monitor")
+
+
+def command_gate() -> int:
+    """Run the gate that stops or slows commands on the monitor's word."""
+    return _run("command_gate", "osma_monitor.ros.command_gate")
+
+
+def episode_scorer() -> int:
+    """Run the node that scores finished episodes."""
+    return _run("episode_scorer", "osma_monitor.ros.episode_scorer")
+
+
+def _run(name: str, module: str) -> int:
+    return exits.run(name, lambda: importlib.import_module(module).main())
