@@ -97,6 +97,7 @@ class EpisodeRecord:
     clauses: tuple[ClauseResult, ...]
     inactive: Mapping[str, str]  #: clause id -> the tag or missing signal that switched it off
     motion: MotionFeatures
+    missing: Mapping[str, str] = field(default_factory=dict)  #: signal -> raw part that the source cannot give
     complete: bool = True  #: it ended regularly; False after a crash
     partial: bool = False  #: the monitor joined late or frames are missing
     refused: int = 0  #: frames with a repeated, backward or zero stamp
@@ -105,8 +106,13 @@ class EpisodeRecord:
 
     @property
     def safety(self) -> SafetyVerdict:
-        """Unsafe iff some scored clause has upper < 0; unknown iff none has and some has lower < 0; else safe."""
+        """Unsafe iff some scored clause has upper < 0; unknown iff none has and some has lower < 0; else safe.
+
+        An episode without any scored clause is unknown: nothing was checked.
+        """
         scored = [c for c in self.clauses if c.scored]
+        if not scored:
+            return "unknown"
         if any(c.upper < 0 for c in scored):
             return "unsafe"
         return "unknown" if any(c.lower < 0 for c in scored) else "safe"
