@@ -20,25 +20,24 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from osma_monitor import __version__
-from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
+from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
 from osma_monitor.core.signals.schema import SIGNALS
 from osma_monitor.io import codec, corrections, dataset
 from osma_monitor.io.errors import StoreError
-from osma_monitor.io.tables import FORMAT, INFO_KEY, check_format, read_record, record_table, step_schema, steps_of
+from osma_monitor.io.files import clean, replace_file, write_parquet
+from osma_monitor.io.recovery import PartialStream, Recovery, Rescore, read_part, recover, rescorer
+from osma_monitor.io.tables import CONTEXT_KEY, FORMAT, INFO_KEY, read_record, step_schema
 
 RUN_FILE = "run.json"
-CONTEXT_KEY = b"osma.context"
 _SECOND_NS = 1_000_000_000
 #: Rows kept in memory while the disk refuses them; the oldest go first (the record itself is whole at the end).
 _PENDING_LIMIT = 100_000
@@ -61,7 +60,7 @@ def write_run(folder: Path | str, facts: Mapping[str, Any]) -> Path:
         history = [*old.pop("history", []), old]
     data = {"format": FORMAT, "monitor_version": __version__, **codec.to_jsonable(facts), "history": history}
     try:
-        _replace_file(path, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
+        replace_file(path, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
     except OSError as error:
         raise StoreError(error.errno, f"{path}: {error.strerror}") from error
     return path
@@ -106,11 +105,9 @@ class EpisodeWriter:
             self.stem, self._fd = _reserve(self._folder, file_stem(info.episode_id))
         except OSError as error:
             raise StoreError(error.errno, f"{self._folder}: {error.strerror}; the episode is not logged") from error
-        self._schema = step_schema(
-            SIGNALS, {INFO_KEY: codec.dumps(info).encode(), CONTEXT_KEY: codec.dumps(dict(context or {})).encode()}
-        )
+        self.context = dict(context or {})  #: may be changed until the first batch is written
+        self._schema = step_schema()
         self._size = 0
-        self._header = self._schema.serialize().to_pybytes()
 
     @property
     def part(self) -> Path:
@@ -144,16 +141,21 @@ class EpisodeWriter:
         values = np.ascontiguousarray(np.stack(self._values).T)
         columns = [
             pa.array(np.array(self._stamps, np.int64)),
-            pa.array([_clean(o) for o in self._obstacles], pa.string()),
+            pa.array([clean(o) for o in self._obstacles], pa.string()),
         ]
         batch = pa.RecordBatch.from_arrays([*columns, *(pa.array(column) for column in values)], schema=self._schema)
         data = batch.serialize().to_pybytes()
         self._refused = True
-        self._write(self._header + data if self._size == 0 else data)
+        self._write(self._header() + data if self._size == 0 else data)
         self._refused, self._flushed_ns = False, self._stamps[-1]
         self._stamps.clear()
         self._values.clear()
         self._obstacles.clear()
+
+    def _header(self) -> bytes:
+        facts = {INFO_KEY: codec.dumps(self.info).encode(), CONTEXT_KEY: codec.dumps(self.context).encode()}
+        header: bytes = step_schema(metadata=facts).serialize().to_pybytes()
+        return header
 
     def _write(self, data: bytes) -> None:
         """Appends all of ``data`` or nothing."""
@@ -180,7 +182,7 @@ class EpisodeWriter:
         """
         target = self._folder / f"{self.stem}.parquet"
         try:
-            _write_parquet(record, target)
+            write_parquet(record, target)
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.flush()
@@ -216,11 +218,6 @@ class EpisodeWriter:
     _fd: int | None
 
 
-def _clean(text: str) -> str:
-    """Text that UTF-8 can hold (lone surrogates come from broken file names and messages)."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _reserve(folder: Path, stem: str) -> tuple[str, int]:
     """Creates ``<stem>.part`` under a stem that nothing has yet, and locks it for as long as the process lives."""
     for number in range(1, 1_000_000):
@@ -237,38 +234,6 @@ def _reserve(folder: Path, stem: str) -> tuple[str, int]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return name, fd
     raise FileExistsError(17, f"no free name for {stem}")
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):  # not every file system can
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _replace_file(target: Path, data: bytes) -> None:
-    """Writes ``data`` under a temporary name, to the disk, and then under its own name."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_folder(target.parent)
-
-
-def _write_parquet(record: EpisodeRecord, target: Path) -> None:
-    sink = pa.BufferOutputStream()
-    record = replace(record, obstacle=tuple(_clean(o) for o in record.obstacle))
-    pq.write_table(record_table(record), sink, compression="zstd", use_dictionary=["obstacle"])
-    _replace_file(target, sink.getvalue().to_pybytes())
 
 
 def write_record(folder: Path | str, record: EpisodeRecord) -> Path:
@@ -304,132 +269,18 @@ def episode_files(path: Path | str) -> list[Path]:
     return [path]
 
 
-@dataclass(frozen=True)
-class PartialStream:
-    """What a ``.part`` still holds, up to its last whole batch."""
-
-    path: Path
-    info: EpisodeInfo
-    context: Mapping[str, str]
-    stamps_ns: NDArray[np.int64]
-    signals: Mapping[str, NDArray[np.float64]]
-    obstacle: tuple[str, ...]
-    cut: bool  #: bytes after the last whole batch were left out
-
-
-def read_part(path: Path | str) -> PartialStream:
-    """Reads a running or abandoned stream up to its last whole batch.
-
-    Raises StoreError when even its head is not readable.
-    """
-    path = Path(path)
-    batches: list[pa.RecordBatch] = []
-    cut = False
-    try:
-        # a copy: a mapped file that its writer truncates would kill the reader
-        reader = pa.ipc.open_stream(path.read_bytes())
-        schema = reader.schema
-        check_format(schema.metadata, path)
-        info = codec.loads(EpisodeInfo, schema.metadata[INFO_KEY])
-        context = json.loads(schema.metadata.get(CONTEXT_KEY, b"{}"))
-    except StoreError:
-        raise
-    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-        raise StoreError(f"{path}: the head of the stream is not readable ({type(error).__name__})") from error
-    try:
-        while True:
-            batches.append(reader.read_next_batch())
-    except StopIteration:
-        pass
-    except (OSError, pa.ArrowException):
-        cut = True
-    stamps, signals, obstacle = steps_of(pa.Table.from_batches(batches, schema))
-    return PartialStream(path, info, context, stamps, signals, obstacle, cut)
-
-
-#: Makes the record of a recovered stream: runs the clauses again over its stored signals.
-Rescore = Callable[[PartialStream], EpisodeRecord]
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """One stream that a dead monitor left, and what became of it."""
-
-    part: Path
-    stored: Path | None  #: the Parquet file; None when nothing could be stored
-    record: EpisodeRecord | None
-    message: str = field(default="")  #: one line for people
-
-
-def recover(folder: Path | str, rescore: Rescore) -> list[Recovery]:
-    """Turns the streams that dead monitors left in ``folder`` into records with ``complete = False``.
-
-    ``rescore`` makes a record from what was recovered (``core.monitor`` runs the clauses again). Streams that a
-    living monitor holds are left alone, unreadable ones are kept as ``.part.unreadable``. Says what it did, one
-    entry a stream.
-    """
-    return [_recover_one(path, rescore) for path in sorted(Path(folder).glob("*.part")) if not _in_use(path)]
-
-
-def _recover_one(path: Path, rescore: Rescore) -> Recovery:
-    try:
-        stream = read_part(path)
-    except StoreError as error:
-        kept = path.with_name(path.name + ".unreadable")
-        with contextlib.suppress(OSError):
-            os.replace(path, kept)
-        return Recovery(path, None, None, f"{error}; kept as {kept.name}, no step of it is recovered")
-    rows = len(stream.stamps_ns)
-    seconds = (stream.stamps_ns[-1] - stream.stamps_ns[0]) / 1e9 if rows else 0.0
-    name = repr(stream.info.episode_id)
-    message = f"episode {name} did not end: {rows} steps ({seconds:.1f} s) recovered, up to a second is lost"
-    finished = path.with_suffix(".parquet")
-    try:
-        if finished.exists():  # it died between the two steps of finishing
-            path.unlink()
-            return Recovery(path, finished, read_record(finished), f"episode {name} was already stored")
-        record = rescore(stream)
-        reason = record.outcome.reason or "recovered after a crash"
-        record = replace(
-            record,
-            outcome=Outcome("unknown", reason, None),
-            complete=False,
-            notes=(*record.notes, f"recovered from {path.name}"),
-        )
-        _write_parquet(record, finished)
-        path.unlink()
-    except OSError as error:
-        return Recovery(path, None, None, f"{path}: recovery could not be stored ({error}); the stream is kept")
-    return Recovery(path, finished, record, message)
-
-
-def _in_use(path: Path) -> bool:
-    """Whether a living writer holds the stream."""
-    try:
-        fd = os.open(path, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return False
-
-
 __all__ = [
     "EpisodeWriter",
     "PartialStream",
     "Recovery",
+    "Rescore",
     "StoreError",
     "episode_files",
     "file_stem",
     "read_episodes",
     "read_part",
     "recover",
+    "rescorer",
     "write_record",
     "write_run",
 ]

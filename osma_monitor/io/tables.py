@@ -25,7 +25,7 @@ from osma_monitor.io.errors import StoreError
 
 #: Version of the stored form. Raised when an older reader would misread a file; new fields and signals do not raise it.
 FORMAT = 1
-FORMAT_KEY, RECORD_KEY, INFO_KEY = b"osma.format", b"osma.record", b"osma.info"
+FORMAT_KEY, RECORD_KEY, INFO_KEY, CONTEXT_KEY = b"osma.format", b"osma.record", b"osma.info", b"osma.context"
 
 _ARRAYS = ("stamps_ns", "signals", "obstacle")
 _NO_SIGNAL = ("stamp_ns", "obstacle", "episode")

@@ -56,6 +56,7 @@ def make_record(seed: int, steps: int, *, period_ns: int = 50_000_000) -> Episod
         clauses=clauses,
         inactive={"tilt": "tag held_target is absent"},
         motion=MotionFeatures(0.1, 0.2, 0.30000000000000004, float("nan"), 1e-300, 5e-324, float("inf")),
+        missing={"human_distance": "objects.human"},
         complete=seed % 5 != 3,
         partial=seed % 7 == 3,
         refused=seed,

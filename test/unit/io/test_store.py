@@ -21,7 +21,7 @@ from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.motion import MotionFeatures
 from osma_monitor.core.signals.raw import same
 from osma_monitor.core.signals.schema import SIGNALS
-from osma_monitor.io import codec, corrections, dataset, store
+from osma_monitor.io import codec, corrections, dataset, files, store
 from osma_monitor.io.store import EpisodeWriter, StoreError, read_episodes, recover
 from osma_monitor.io.tables import head, record_from_head
 
@@ -217,9 +217,7 @@ def test_a_full_disk_is_a_typed_error_and_nothing_written_is_lost(
     assert errors
     writer.flush()
     assert same(dict(store.read_part(writer.part).signals), dict(record.signals))
-    monkeypatch.setattr(
-        store, "_replace_file", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
+    monkeypatch.setattr(files, "replace_file", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StoreError, match="No space left"):
         writer.finish(record)
     monkeypatch.undo()
