@@ -1,7 +1,7 @@
 """ROS messages to the raw parts of a frame and back, to the last bit.
 
-Arrays travel as bytes (``array.array`` on the message side, NumPy on ours); nothing loops over their elements. What a message
-says wrongly (arrays of unequal length) raises :class:`MalformedMessage`, which names the field.
+Arrays travel as bytes (``array.array`` on the message side, NumPy on ours); nothing loops over their elements. What
+a message says wrongly (arrays of unequal length) raises :class:`MalformedMessage`, which names the field.
 """
 
 from __future__ import annotations
@@ -74,10 +74,12 @@ def _columns(count: int, **columns: Any) -> None:
             raise MalformedMessage(f"{name} has {len(values)} elements, expected {count} as the first array")
 
 
-# ------------------------------------------------------------------------------------------------------- parts of a frame
+# ------------------------------------------------------------------------------------------- parts of a frame
 
 
-def base_to_odometry(base: Base, stamp_ns: int, frame_id: str = WORLD_FRAME, child_frame_id: str = BASE_FRAME) -> Odometry:
+def base_to_odometry(
+    base: Base, stamp_ns: int, frame_id: str = WORLD_FRAME, child_frame_id: str = BASE_FRAME
+) -> Odometry:
     """Pose in ``frame_id``, velocity in ``child_frame_id`` (REP-105). NaN velocity means not measured."""
     msg = Odometry(header=header(stamp_ns, frame_id), child_frame_id=child_frame_id)
     pose, twist = msg.pose.pose, msg.twist.twist
@@ -125,7 +127,10 @@ def state_to_joints(msg: JointState) -> Joints:
         return from_doubles(values, (n,), field)
 
     return Joints(
-        tuple(msg.name), column(msg.position, "position"), column(msg.velocity, "velocity"), column(msg.effort, "effort")
+        tuple(msg.name),
+        column(msg.position, "position"),
+        column(msg.velocity, "velocity"),
+        column(msg.effort, "effort"),
     )
 
 
@@ -213,7 +218,7 @@ def msg_to_objects(msg: ObjectStates) -> Objects:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- whole frames
+# ------------------------------------------------------------------------------------------------- whole frames
 
 
 def frame_to_msg(frame: RawFrame, episode_id: str, step: int, frame_id: str = WORLD_FRAME) -> RawFrameMsg:
@@ -280,7 +285,7 @@ def msg_to_frame(msg: RawFrameMsg) -> RawFrame:
     )
 
 
-# ----------------------------------------------------------------------------------------------------------------- episodes
+# ----------------------------------------------------------------------------------------------------- episodes
 
 
 def episode_to_msg(info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = None) -> EpisodeEvent:
@@ -312,9 +317,8 @@ def episode_to_msg(info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = N
 def msg_to_info(msg: EpisodeEvent) -> EpisodeInfo:
     """Who runs what, from a START or an END."""
     if len(msg.attribute_keys) != len(msg.attribute_values):
-        raise MalformedMessage(
-            f"attribute_values has {len(msg.attribute_values)} elements, expected {len(msg.attribute_keys)} as attribute_keys"
-        )
+        found, expected = len(msg.attribute_values), len(msg.attribute_keys)
+        raise MalformedMessage(f"attribute_values has {found} elements, expected {expected} as attribute_keys")
     return EpisodeInfo(
         episode_id=msg.episode_id,
         task=msg.task,

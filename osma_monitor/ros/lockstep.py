@@ -1,8 +1,8 @@
 """Lock-step: an observation is out until every participant has answered it. Pure code: feed answers and a clock.
 
-The stamp of the observation is the key. An answer with that stamp counts once, a second one is a duplicate, one with another stamp is
-foreign: both are counted and change nothing. After ``resend_after`` seconds without a missing answer the observation is to be sent
-again, after ``silence_limit`` seconds the missing participants are silent.
+The stamp of the observation is the key. An answer with that stamp counts once, a second one is a duplicate, one with
+another stamp is foreign: both are counted and change nothing. After ``resend_after`` seconds without a missing
+answer the observation is to be sent again, after ``silence_limit`` seconds the missing participants are silent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class LockStep:
             )
 
     def observe(self, stamp_ns: int, now: float, excuse: Iterable[str] = ()) -> None:
-        """An observation goes out. ``excuse`` names participants that need not answer it (the policy after the last step)."""
+        """An observation goes out. ``excuse`` names participants that need not answer it (the policy after the last
+        step).
+        """
         self._stamp_ns = stamp_ns
         self._missing = set(self.participants) - set(excuse)
         self._began = self._sent = now

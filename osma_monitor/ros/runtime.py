@@ -1,4 +1,6 @@
-"""How a node's process runs: own signal handlers, one executor, exit code 0 on SIGINT and SIGTERM, errors in one line."""
+"""How a node's process runs: own signal handlers, one executor, exit code 0 on SIGINT and SIGTERM, errors in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ EXECUTOR_VARIABLE = "OSMA_EXECUTOR"
 
 
 class Spinner:
-    """One executor, turned by hand: ``spin()`` of the events executor dispatches nothing in some builds, ``spin_once`` does.
+    """One executor, turned by hand: ``spin()`` of the events executor dispatches nothing in some builds,
+    ``spin_once`` does.
 
     ``stop`` is set by SIGINT and SIGTERM; every loop over :meth:`once` looks at it.
     """
@@ -41,7 +44,9 @@ class Spinner:
         self.executor.spin_once(timeout_sec=timeout)
 
     def until(self, condition: Callable[[], bool], limit: float) -> bool:
-        """Serve callbacks until the condition holds (True), or ``limit`` seconds passed or the process is to stop (False)."""
+        """Serve callbacks until the condition holds (True), or ``limit`` seconds passed or the process is to stop
+        (False).
+        """
         deadline = time.monotonic() + limit
         while not condition():
             left = deadline - time.monotonic()

@@ -1,0 +1,305 @@
+"""Topics to frames and episodes: subscriptions, conversion, assembly, segmentation. Used by the monitor and by
+policies.
+
+A START event names the raw parts that its source publishes each step; those inputs are joined by stamp. Values that
+arrive before the first START wait for it. What cannot be converted is counted by topic and kind, and said once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from geometry_msgs.msg import PoseStamped
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from rclpy.qos import ReliabilityPolicy
+from sensor_msgs.msg import JointState
+
+from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step
+from osma_monitor.core.signals.assembler import AssemblyConfig, Fault, FrameAssembler, Input
+from osma_monitor.core.signals.raw import PARTS
+from osma_monitor.msg import Contacts, EpisodeEvent, GripperState, ObjectStates
+from osma_monitor.ros import conversions, topics
+
+SECOND = 1_000_000_000
+
+#: Raw part -> (message type, conversion of the message to the part).
+PART_TYPES: dict[str, tuple[type, Callable[[Any], Any]]] = {
+    "base": (Odometry, conversions.odometry_to_base),
+    "joints": (JointState, conversions.state_to_joints),
+    "ee": (PoseStamped, conversions.pose_to_ee),
+    "gripper": (GripperState, conversions.msg_to_gripper),
+    "contacts": (Contacts, conversions.msg_to_contacts),
+    "objects": (ObjectStates, conversions.msg_to_objects),
+}
+
+
+@dataclass(frozen=True)
+class TopicInput:
+    """A topic that gives a raw part. ``adapt`` turns the converted part into ours (units, names, frames); None
+    refuses the value.
+    """
+
+    part: str
+    topic: str
+    age_limit_ns: int = SECOND // 2
+    adapt: Callable[[Any, Any], Any] | None = None  #: (part, message) -> part
+
+
+def default_inputs() -> tuple[TopicInput, ...]:
+    """The topics of docs/topics.md, one a part."""
+    return tuple(TopicInput(part, topics.PART_TOPICS[part]) for part in PARTS)
+
+
+@dataclass(frozen=True)
+class ReceiverConfig:
+    """How a receiver joins its inputs. Times in nanoseconds."""
+
+    inputs: tuple[TopicInput, ...] = field(default_factory=default_inputs)
+    sources: tuple[
+        str, ...
+    ] = ()  #: parts to wait for when a START names none; empty: those whose topics have a publisher
+    mode: str = "exact"  #: exact or hold (core/signals/assembler.py)
+    primary: str = ""  #: hold mode: topic whose samples make frames; empty: one frame a period
+    period_ns: int = SECOND // 20
+    frame_timeout_ns: int = 5 * SECOND  #: exact mode: an incomplete frame is given up
+    end_timeout_ns: int = 2 * SECOND  #: frames that an END promised are given up
+    clock_limit_ns: int = 0
+    reliability: str = "auto"  #: auto, reliable or best_effort
+    depth: int = topics.DEPTH
+    max_waiting: int = 2048  #: values kept while no START is known
+
+
+class FrameReceiver:
+    """Gives :class:`Begin`, RawFrame and :class:`End` to ``on_step`` in order.
+
+    ``on_repeat(stamp_ns)`` is called when a frame that was given already is sent again: lock-step wants its answer
+    once more. ``segmenter`` makes the rule by which episodes begin and end; a source that restarts gets a fresh one.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        on_step: Callable[[Step], None],
+        config: ReceiverConfig | None = None,
+        on_repeat: Callable[[int], None] | None = None,
+        segmenter: Callable[[], Segmenter] | None = None,
+    ) -> None:
+        self.config = config or ReceiverConfig()
+        self.counts: Counter[str] = Counter()  #: what was refused before assembly, by "topic: kind"
+        self.faults: deque[Fault] = deque(maxlen=256)
+        self.received: Counter[str] = Counter()
+        self.last_received: dict[str, float] = {}
+        self.frames = 0
+        self.last_stamp_ns = 0
+        self._node, self._on_step, self._on_repeat = node, on_step, on_repeat
+        self._make_segmenter = segmenter or (lambda: MessageSegmenter(timeout_ns=self.config.end_timeout_ns))
+        self.segmenter: Segmenter = self._make_segmenter()
+        self.assembler: FrameAssembler | None = None
+        self._sources: tuple[str, ...] = ()
+        self._session = ""
+        self._waiting: deque[tuple[str, int, Any]] = deque(maxlen=self.config.max_waiting)
+        self._inputs = {i.topic: i for i in self.config.inputs}
+        self._subscriptions: dict[str, Any] = {}
+        self.qos_notes: dict[str, str] = {}
+        for item in self.config.inputs:
+            self._subscribe(item, best_effort=self.config.reliability == "best_effort")
+        self._event_subscription = node.create_subscription(
+            EpisodeEvent, topics.EPISODE, self._event, topics.latched(topics.EVENT_READ_DEPTH)
+        )
+        if self.config.sources:
+            self._configure(self.config.sources)
+
+    def destroy(self) -> None:
+        """Stop listening."""
+        for subscription in [*self._subscriptions.values(), self._event_subscription]:
+            self._node.destroy_subscription(subscription)
+        self._subscriptions.clear()
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+
+    def _subscribe(self, item: TopicInput, best_effort: bool) -> None:
+        kind, convert = PART_TYPES[item.part]
+
+        def on_message(message: Any) -> None:
+            self._value(item, convert, message)
+
+        old = self._subscriptions.pop(item.topic, None)
+        if old is not None:
+            self._node.destroy_subscription(old)
+        qos = topics.best_effort(self.config.depth) if best_effort else topics.reliable(self.config.depth)
+        self._subscriptions[item.topic] = self._node.create_subscription(kind, item.topic, on_message, qos)
+
+    def check_publishers(self) -> dict[str, str]:
+        """Looks at who publishes the inputs and adapts to them (``reliability: auto``). Returns problems by topic.
+
+        A best-effort publisher never reaches a reliable reader, and DDS says nothing: this does.
+        """
+        problems: dict[str, str] = {}
+        for topic, item in self._inputs.items():
+            offered = self._node.get_publishers_info_by_topic(topic)
+            weak = sorted({p.node_name for p in offered if p.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT})
+            reading = self._subscriptions[topic].qos_profile.reliability
+            if weak and reading == ReliabilityPolicy.RELIABLE:
+                if self.config.reliability == "auto":
+                    self._subscribe(item, best_effort=True)
+                    self.qos_notes[topic] = f"read best effort, as {', '.join(weak)} publishes it"
+                else:
+                    problems[topic] = f"incompatible QoS: {', '.join(weak)} publishes best effort, read reliable"
+            wanted = PART_TYPES[item.part][0]
+            expected = f"{wanted.__module__.split('.')[0]}/msg/{wanted.__name__}"
+            foreign = sorted({p.topic_type for p in offered if p.topic_type != expected})
+            if foreign:
+                problems[topic] = f"published as {', '.join(foreign)}, expected {expected}"
+        return problems
+
+    def publisher_counts(self) -> dict[str, int]:
+        """Publishers of each input topic that this node sees."""
+        return {topic: self._node.count_publishers(topic) for topic in self._inputs}
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def now_ns(self) -> int:
+        """Receipt time: steady for exact joins, the node's clock where frames are made at a fixed rate."""
+        return time.monotonic_ns() if self.config.mode == "exact" else self._node.get_clock().now().nanoseconds
+
+    def _value(self, item: TopicInput, convert: Callable[[Any], Any], message: Any) -> None:
+        self.received[item.topic] += 1
+        self.last_received[item.topic] = time.monotonic()
+        stamp_ns = conversions.to_ns(message.header.stamp)
+        try:
+            value = convert(message)
+            if item.adapt is not None:
+                value = item.adapt(value, message)
+        except ValueError as error:
+            self._refuse(item.topic, "malformed", str(error))
+            return
+        if value is None:
+            self._refuse(item.topic, "not usable", "")
+            return
+        if self.assembler is None:
+            self._waiting.append((item.topic, stamp_ns, value))
+            return
+        self._push(item.topic, stamp_ns, value)
+
+    def _push(self, topic: str, stamp_ns: int, value: Any) -> None:
+        assembler = self.assembler
+        assert assembler is not None
+        if self._inputs[topic].part not in self._sources:
+            return
+        if stamp_ns == self.last_stamp_ns and self._on_repeat is not None and topic == self._repeat_topic:
+            self.counts["repeated frames"] += 1
+            self._on_repeat(stamp_ns)
+            return
+        now = self.now_ns()
+        for frame in assembler.push(topic, stamp_ns, value, now):
+            self._frame(frame, now)
+
+    def _frame(self, frame: Any, now: int) -> None:
+        self.frames += 1
+        self.last_stamp_ns = frame.stamp_ns
+        self._give(self.segmenter.push(frame, now))
+
+    def _give(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._on_step(step)
+
+    def _refuse(self, topic: str, kind: str, detail: str) -> None:
+        key = f"{topic}: {kind}"
+        self.counts[key] += 1
+        if self.counts[key] == 1:
+            self._node.get_logger().warning(f"{key}: {detail}; counted from now on")
+
+    # -- episodes ------------------------------------------------------------------------------------------------
+
+    def _event(self, message: EpisodeEvent) -> None:
+        stamp_ns = conversions.to_ns(message.header.stamp)
+        try:
+            info = conversions.msg_to_info(message)
+        except ValueError as error:
+            self._refuse(topics.EPISODE, "malformed", str(error))
+            return
+        if message.event == EpisodeEvent.START:
+            self.begin(Begin(stamp_ns, info), session=message.header.frame_id)
+        elif message.event == EpisodeEvent.END:
+            self.end(End(stamp_ns, conversions.msg_to_outcome(message), info.episode_id))
+        else:
+            self._refuse(topics.EPISODE, "malformed", f"event is {message.event}, expected START (1) or END (2)")
+
+    def begin(self, begin: Begin, session: str = "") -> None:
+        """An episode begins, by message or by a service. ``session`` names the process that publishes it."""
+        if session != self._session:
+            if self._session:
+                self.restart("the source was restarted")
+            self._session = session
+        sources = begin.info.sources or self.config.sources
+        if tuple(sources) != self._sources:
+            self._configure(tuple(sources))
+        self._give(self.segmenter.event(begin, self.now_ns()))
+        self._feed_waiting()
+
+    def end(self, end: End) -> None:
+        """An episode ends."""
+        self._give(self.segmenter.event(end, self.now_ns()))
+
+    def restart(self, reason: str) -> None:
+        """Forget stamps and episodes: the running one ends incomplete."""
+        self._give(self.segmenter.finish(reason))
+        counts = self.segmenter.counts
+        self.segmenter = self._make_segmenter()
+        self.segmenter.counts.update(counts)
+        self.last_stamp_ns = 0
+        if self.assembler is not None:
+            self.assembler.reset()
+
+    def _configure(self, sources: tuple[str, ...]) -> None:
+        known = tuple(s for s in sources if s in {i.part for i in self.config.inputs})
+        for name in sorted(set(sources) - set(known)):
+            self._refuse(topics.EPISODE, f"source {name!r} has no input", f"expected some of {', '.join(PARTS)}")
+        if not known:
+            known = tuple(dict.fromkeys(i.part for i in self.config.inputs if self._node.count_publishers(i.topic) > 0))
+        old = self.assembler
+        inputs = [i for i in self.config.inputs if i.part in known]
+        self.assembler = FrameAssembler(
+            AssemblyConfig(
+                inputs=tuple(Input(i.part, i.topic, i.age_limit_ns) for i in inputs),
+                mode="exact" if self.config.mode == "exact" else "hold",
+                primary=self.config.primary,
+                period_ns=self.config.period_ns,
+                timeout_ns=self.config.frame_timeout_ns,
+                clock_limit_ns=self.config.clock_limit_ns,
+            )
+        )
+        if old is not None:
+            self.assembler.counts.update(old.counts)
+        self._sources = tuple(sources) if sources else known
+        self._repeat_topic = inputs[0].topic if inputs else ""
+        self._feed_waiting()
+
+    def _feed_waiting(self) -> None:
+        waiting, self._waiting = list(self._waiting), deque(maxlen=self.config.max_waiting)
+        for topic, stamp_ns, value in waiting:
+            self._push(topic, stamp_ns, value)
+
+    def poll(self) -> None:
+        """Let time pass: incomplete frames, promised frames, fixed rate. Call a few times a second, or at the frame
+        rate.
+        """
+        now = self.now_ns()
+        if self.assembler is not None:
+            for frame in self.assembler.poll(now):
+                self._frame(frame, now)
+            self.faults.extend(self.assembler.take_faults())
+        self._give(self.segmenter.poll(now))
+
+    def all_counts(self) -> Mapping[str, int]:
+        """Everything that was refused so far: malformed messages, assembly faults, frames outside episodes."""
+        total: Counter[str] = Counter(self.counts)
+        if self.assembler is not None:
+            total.update({f"frames: {kind}": n for kind, n in self.assembler.counts.items()})
+        total.update({f"episodes: {kind}": n for kind, n in self.segmenter.counts.items()})
+        return total
