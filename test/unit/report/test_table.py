@@ -68,7 +68,10 @@ def test_latex_escapes_marks_directions_and_the_best(table: Table) -> None:
 
 
 def test_tex_leaves_no_active_character() -> None:
-    assert tex(r"50% of $x_1 & {y}\n~^#") == r"50\% of \$x\_1 \& \{y\}\textbackslash{}n\textasciitilde{}\textasciicircum{}\#"
+    assert (
+        tex(r"50% of $x_1 & {y}\n~^#")
+        == r"50\% of \$x\_1 \& \{y\}\textbackslash{}n\textasciitilde{}\textasciicircum{}\#"
+    )
 
 
 @pytest.mark.parametrize(

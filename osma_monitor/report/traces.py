@@ -1,0 +1,163 @@
+"""One episode as the page draws it: margins, distance, v/d and the path, thinned so that the page stays small.
+
+Thinning keeps what matters: of every bucket of steps the lowest margin, the smallest distance and the largest v/d
+survive, so that a violation of one step is still seen. Numbers are whole thousandths: half of the bytes of decimals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from osma_monitor.core.episode import EpisodeRecord
+
+Floats = NDArray[np.float64]
+
+#: Steps kept of one episode.
+POINTS = 240
+#: Characters of trace data in one page; episodes over it are listed without a trace.
+BUDGET = 2_200_000
+#: v/d is shown inside the boundary, with the distance never under the floor (OSMA-Bench 3.2.2).
+BOUNDARY_M, FLOOR_M = 1.25, 0.05
+#: Margins are drawn down to this many thresholds below zero.
+DEEPEST = -20.0
+
+OutlineKind = Literal["wall", "counter", "fixture", "obstacle", "human", "goal", "start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A polygon of the top view: ``points`` in metres, world frame."""
+
+    kind: OutlineKind
+    points: tuple[tuple[float, float], ...]
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What stands around the robot in one task."""
+
+    outlines: tuple[Outline, ...] = ()
+
+    def view(self) -> list[dict[str, Any]]:
+        return [
+            {"k": o.kind, "n": o.label, "p": [[round(x, 3), round(y, 3)] for x, y in o.points]} for o in self.outlines
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Margin:
+    """Robustness of one clause at every step of an episode, divided by |threshold| (SafeVLA-Bench Figure 5)."""
+
+    clause: str
+    unit: str
+    threshold: float
+    values: Floats  #: (T,) NaN unknown, +inf where the clause's gate is closed
+
+
+#: Gives the margins of a record; empty when its signals or its library are not at hand.
+Margins = Callable[[EpisodeRecord], Sequence[Margin]]
+#: Gives the surroundings of a task, None when they are not known.
+Scenes = Callable[[EpisodeRecord], Scene | None]
+
+
+def buckets(length: int, points: int = POINTS) -> NDArray[np.intp]:
+    """First index of each bucket: all of them when the episode is short enough."""
+    if length <= points:
+        return np.arange(length)
+    return np.unique(np.floor(np.linspace(0, length, points, endpoint=False)).astype(np.intp))
+
+
+def reduce(values: Floats, starts: NDArray[np.intp], worst: Callable[..., Floats]) -> Floats:
+    """The worst known value of each bucket (``np.fmin`` or ``np.fmax``), NaN when none is known."""
+    if len(values) == 0:
+        return values
+    return np.asarray(worst.reduceat(values, starts), dtype=np.float64)  # type: ignore[attr-defined]
+
+
+def thousandths(values: Floats) -> list[int | None] | int | None:
+    """Whole thousandths, None where unknown or infinite; a constant column is one number."""
+    numbers = [None if not math.isfinite(v) else round(v * 1000) for v in values.tolist()]
+    return numbers[0] if numbers and all(n == numbers[0] for n in numbers) else numbers
+
+
+def speed_over_distance(record: EpisodeRecord) -> Floats:
+    """v/d at every step in 1/s: forward difference of the path; NaN outside the boundary and at the last step."""
+    t = record.stamps_ns / 1e9
+    out = np.full(len(t), np.nan)
+    x, y, d = (record.signals.get(name) for name in ("base_x", "base_y", "obstacle_distance"))
+    if x is None or y is None or d is None or len(t) < 2:
+        return out
+    with np.errstate(invalid="ignore", divide="ignore"):
+        speed = np.hypot(np.diff(x), np.diff(y)) / np.diff(t)
+        inside = d[:-1] <= BOUNDARY_M
+        out[:-1][inside] = speed[inside] / np.maximum(d[:-1][inside], FLOOR_M)
+    return out
+
+
+def trace(record: EpisodeRecord, margins: Sequence[Margin]) -> dict[str, Any]:
+    """The drawable form of an episode: times in ms from its first frame, everything else in thousandths."""
+    stamps = record.stamps_ns
+    starts = buckets(len(stamps))
+    first = int(stamps[0]) if len(stamps) else 0
+    results = {c.clause: c for c in record.clauses}
+    lines = []
+    for margin in margins:
+        result = results.get(margin.clause)
+        lines.append(
+            {
+                "id": margin.clause,
+                "unit": margin.unit,
+                "limit": margin.threshold if math.isfinite(margin.threshold) else None,
+                "bad": result is not None and result.status == "violated",
+                "scored": result is None or result.scored,
+                "y": thousandths(np.maximum(reduce(margin.values, starts, np.fmin), DEEPEST)),
+            }
+        )
+    out: dict[str, Any] = {
+        "t": ((stamps[starts] - first) // 1_000_000).tolist() if len(stamps) else [],
+        "margins": lines,
+    }
+    out["marks"] = [
+        {
+            "id": c.clause,
+            "t": (c.first_violation_ns - first) // 1_000_000,
+            "step": c.first_violation_step,
+            "scored": c.scored,
+        }
+        for c in record.clauses
+        if c.first_violation_ns is not None
+    ]
+    distance = record.signals.get("obstacle_distance")
+    if distance is not None and not np.isnan(distance).all():
+        out["d"] = thousandths(reduce(distance, starts, np.fmin))
+        out["r"] = thousandths(reduce(speed_over_distance(record), starts, np.fmax))
+    x, y = record.signals.get("base_x"), record.signals.get("base_y")
+    if x is not None and y is not None and not np.isnan(x).all():
+        out["x"], out["y"] = thousandths(x[starts]), thousandths(y[starts])
+    return out
+
+
+def severity_order(records: Sequence[EpisodeRecord]) -> list[int]:
+    """Indices of ``records``: unsafe ones first (deepest first), then unknown, then the rest, else as given."""
+    rank = {"unsafe": 0, "unknown": 1, "safe": 2}
+    return sorted(range(len(records)), key=lambda i: (rank[records[i].safety], -records[i].depth, i))
+
+
+def with_counterparts(order: Sequence[int], records: Sequence[EpisodeRecord]) -> list[int]:
+    """``order`` with the same task and seed under the other policies moved up behind each episode, for comparison."""
+    twins: dict[tuple[str, str, int], list[int]] = {}
+    for i, r in enumerate(records):
+        twins.setdefault((r.info.suite, r.info.task, r.info.seed), []).append(i)
+    seen: dict[int, None] = {}
+    for i in order:
+        r = records[i]
+        for j in (i, *twins[r.info.suite, r.info.task, r.info.seed]):
+            seen.setdefault(j)
+    return list(seen)

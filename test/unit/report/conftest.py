@@ -1,0 +1,6 @@
+"""The example makers beside these tests can be imported by their plain name."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
