@@ -1,0 +1,55 @@
+"""Bootstrap over cells: a cell is drawn with everything that was measured in it.
+
+The tasks of one layout-route cell share geometry and route, so they are not independent draws; the cells are.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+RESAMPLES = 10_000
+
+
+@lru_cache(maxsize=8)
+def draw_counts(units: int, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
+    """(resamples, units): how often each unit is drawn when ``units`` are drawn with replacement. Read-only, shared."""
+    draws = np.random.default_rng(seed).multinomial(units, np.full(units, 1.0 / units), size=resamples)
+    counts = draws.astype(np.float64)
+    counts.flags.writeable = False
+    return counts
+
+
+def percentile_interval(replicates: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Percentile interval of the defined replicates; NaN where under half of them are defined."""
+    values = np.asarray(replicates, dtype=np.float64)
+    defined = values[~np.isnan(values)]
+    if 2 * len(defined) < len(values) or not len(defined):
+        return math.nan, math.nan
+    low, high = np.quantile(defined, ((1 - confidence) / 2, (1 + confidence) / 2))
+    return float(low), float(high)
+
+
+def cluster_mean_interval(
+    values: ArrayLike,
+    clusters: ArrayLike,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> tuple[float, float]:
+    """Interval of the mean of ``values`` (N,), drawn by ``clusters`` (N,); NaN values are left out.
+
+    (NaN, NaN) with fewer than two clusters that hold a defined value.
+    """
+    value = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(value)
+    names, code = np.unique(np.asarray(clusters)[known], return_inverse=True)
+    if len(names) < 2:
+        return math.nan, math.nan
+    sums = np.bincount(code, value[known])
+    sizes = np.bincount(code).astype(np.float64)
+    counts = draw_counts(len(names), resamples, seed)
+    return percentile_interval((counts @ sums) / (counts @ sizes), confidence)
