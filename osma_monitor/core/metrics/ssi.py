@@ -72,7 +72,7 @@ def feature_signs(table: Table) -> dict[str, int]:
 
 def encode_cells(table: Table) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """Sorted cell names and the (N,) position of every row's cell."""
-    cells = _text(table, "cell")
+    cells = text_column(table, "cell")
     names, code = np.unique(np.array(cells, dtype=np.str_), return_inverse=True)
     return tuple(names.tolist()), code.reshape(-1).astype(np.intp)
 
@@ -80,7 +80,7 @@ def encode_cells(table: Table) -> tuple[tuple[str, ...], NDArray[np.intp]]:
 def encode_tiers(table: Table) -> NDArray[np.intp]:
     """(N,) position of every row's tier in TIERS."""
     position = {tier: i for i, tier in enumerate(TIERS)}
-    tiers = _text(table, "tier")
+    tiers = text_column(table, "tier")
     codes = [position.get(t.strip().lower(), -1) for t in tiers]
     if -1 in codes:
         row = codes.index(-1)
@@ -203,7 +203,7 @@ def select(table: Table, rows: ArrayLike) -> dict[str, NDArray[Any]]:
 
 def breakdown(table: Table, by: str, features: Mapping[str, int] | None = None) -> dict[str, SsiResult]:
     """SSI in every value of a column that keeps cells whole (route, layout); values sorted."""
-    keys = np.array(_text(table, by), dtype=np.str_)
+    keys = np.array(text_column(table, by), dtype=np.str_)
     signs = feature_signs(table) if features is None else features
     return {str(k): semantic_sensitivity_index(select(table, keys == k), signs) for k in np.unique(keys)}
 
@@ -242,7 +242,7 @@ def _truth(values: list[bool | None]) -> NDArray[np.float64]:
     return np.array([math.nan if v is None else float(v) for v in values], dtype=np.float64)
 
 
-def _text(table: Table, name: str) -> list[str]:
+def text_column(table: Table, name: str) -> list[str]:
     """A column of names. Raises ValueError for a row without one."""
     column = list(_column(table, name))
     for row, value in enumerate(column):
