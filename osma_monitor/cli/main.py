@@ -60,15 +60,18 @@ def build_app(verb: str | None = None) -> typer.Typer:
 def _run(words: list[str]) -> object:
     try:
         command = typer.main.get_command(build_app(_verb_of(words)))
-        return command.main(args=words, prog_name="osma", standalone_mode=False)
+        result = command.main(args=words, prog_name="osma", standalone_mode=False)
     except typer.Abort:
-        return exits.fail("osma", "interrupted", EXIT_INTERRUPTED)
+        raise KeyboardInterrupt from None
     except Exception as error:
         # typer's own errors (wrong options, unknown verbs) know how to show themselves; their class is not public.
         if hasattr(error, "show") and hasattr(error, "exit_code"):
             error.show()
             return error.exit_code
         raise
+    if result == EXIT_INTERRUPTED:  # what newer versions of typer make of Ctrl-C
+        raise KeyboardInterrupt
+    return result
 
 
 def _verb_of(words: Sequence[str]) -> str | None:

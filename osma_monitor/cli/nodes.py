@@ -4,31 +4,40 @@ import importlib
 
 from osma_monitor.cli import exits
 
+MODULES = {
+    "mujoco_bridge": "sim_bridge.bridge_node",
+    "policy": "sim_bridge.policies.node",
+    "safety_monitor": "osma_monitor.ros.safety_monitor",
+    "command_gate": "osma_monitor.ros.command_gate",
+    "episode_scorer": "osma_monitor.ros.episode_scorer",
+}
+"""Executable -> the module whose `main()` runs the node and returns the exit code."""
+
 
 def mujoco_bridge() -> int:
     """Run a simulation behind ROS topics."""
-    return _run("mujoco_bridge", "sim_bridge.bridge_node")
+    return _run("mujoco_bridge")
 
 
 def policy() -> int:
     """Run one of the shipped policies as a node."""
-    return _run("policy", "sim_bridge.policies.node")
+    return _run("policy")
 
 
 def safety_monitor() -> int:
     """Run the monitor."""
-    return _run("safety_monitor", "osma_monitor.ros.safety_monitor")
+    return _run("safety_monitor")
 
 
 def command_gate() -> int:
     """Run the gate that stops or slows commands on the monitor's word."""
-    return _run("command_gate", "osma_monitor.ros.command_gate")
+    return _run("command_gate")
 
 
 def episode_scorer() -> int:
     """Run the node that scores finished episodes."""
-    return _run("episode_scorer", "osma_monitor.ros.episode_scorer")
+    return _run("episode_scorer")
 
 
-def _run(name: str, module: str) -> int:
-    return exits.run(name, lambda: importlib.import_module(module).main())
+def _run(name: str) -> int:
+    return exits.run(name, lambda: importlib.import_module(MODULES[name]).main())
