@@ -194,7 +194,7 @@ def load_registry(
 
     Raises:
         UserError: with file and line: an unknown key, a template or task with a tag that no rule knows, a tag that no
-            rule uses, an unknown template, a rule that requires and forbids the same tag, a suite that is defined twice.
+            rule uses, an unknown template, a rule that requires and forbids the same tag, a suite defined twice.
     """
     root = read(document, name)
     top = root.mapping(allowed=("version",), required=("tags", "templates", "rules"))
