@@ -1,0 +1,22 @@
+"""Simulations by name: the kitchen, and other benchmarks and robots behind the same protocol (one file each)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from osma_monitor.core.errors import UserError
+from sim_bridge.simulation import Simulation
+
+HOSTS = ("kitchen",)
+
+
+def make_simulation(host: str, **options: Any) -> Simulation:
+    """A simulation by the name of its host; ``options`` go to its constructor. UserError lists the names.
+
+    Hosts are imported on demand: each may need packages that the others do not.
+    """
+    if host == "kitchen":
+        from sim_bridge.kitchen.simulation import KitchenSimulation
+
+        return KitchenSimulation(**options)
+    raise UserError(f"host {host!r} does not exist; choose one of {', '.join(HOSTS)}")

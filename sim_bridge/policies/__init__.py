@@ -1,0 +1,28 @@
+"""Policies: the Policy protocol and the ones that come with the package, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from osma_monitor.core.errors import UserError
+from sim_bridge.policies.base import Policy
+from sim_bridge.policies.navigation import RandomWalk, ReversedTierTable, ShortestPath, TierTable
+
+#: Policies that need nothing but their name.
+POLICIES: Mapping[str, Callable[..., Policy]] = {
+    "shortest_path": ShortestPath,
+    "cautious": TierTable,
+    "reversed": ReversedTierTable,
+    "random_walk": RandomWalk,
+}
+
+
+def make_policy(name: str, **options: Any) -> Policy:
+    """A policy by name; ``options`` go to its constructor. UserError lists the names."""
+    if name not in POLICIES:
+        raise UserError(f"policy {name!r} does not exist; choose one of {', '.join(POLICIES)}")
+    return POLICIES[name](**options)
+
+
+__all__ = ["POLICIES", "Policy", "make_policy"]

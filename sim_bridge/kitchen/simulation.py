@@ -1,0 +1,323 @@
+"""The kitchen behind the Simulation protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from osma_monitor.core.episode import EpisodeInfo, Outcome
+from osma_monitor.core.signals.raw import Base, RawFrame
+from osma_monitor.resources import config_path
+from sim_bridge.kitchen import scene
+from sim_bridge.kitchen.instructions import instruction
+from sim_bridge.kitchen.references import load_references
+from sim_bridge.kitchen.tasks import (
+    MAX_STEPS,
+    NO_OBSTACLE,
+    SUCCESS_HEADING_COSINE,
+    SUCCESS_RADIUS_M,
+    SUITE,
+    Task,
+    parse_task,
+    with_identical_shape,
+)
+from sim_bridge.mujoco_sim import MujocoSensors, TrackedObject, check_version, geom_roles
+from sim_bridge.simulation import FIRST_STAMP_NS, Action, Shapes
+
+CONTROL_PERIOD_NS = 50_000_000
+ROBOT = "kitchen_mobile_base"
+
+#: Limits of the base: m/s, rad/s, m/s^2, rad/s^2.
+MAX_SPEED, MAX_YAW_RATE = 1.0, 1.5
+MAX_ACCELERATION, MAX_YAW_ACCELERATION = 2.0, 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class StartJitter:
+    """Half widths of the uniform, seeded offset of the start pose (m, rad). Each task draws its own offset."""
+
+    position: float = 0.05
+    yaw: float = math.radians(5.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedState:
+    """A point of an episode to come back to (rollout selection)."""
+
+    physics: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    steps: int
+    stamp_ns: int
+    outcome: Outcome | None
+
+
+class KitchenSimulation:
+    """Mobile robot in a kitchen, 20 Hz control over 2 ms physics.
+
+    ``style`` changes colours only. ``jitter`` offsets the start pose by seed; without it every seed starts the same.
+    ``identical_shapes`` gives all obstacles one shape and one spot. ``max_steps`` None lifts the cap of 500 steps.
+    """
+
+    def __init__(
+        self,
+        style: str = "modern_1",
+        jitter: StartJitter | None = None,
+        identical_shapes: bool = False,
+        max_steps: int | None = MAX_STEPS,
+    ) -> None:
+        self._style = style
+        self._jitter = jitter
+        self._identical = identical_shapes
+        self._max_steps = max_steps
+        self._version = check_version()
+        self._next_stamp = FIRST_STAMP_NS
+        self._task: Task | None = None
+        self._model: Any = None
+        self._renderer: Any = None
+
+    @property
+    def control_period_ns(self) -> int:
+        """50 ms."""
+        return CONTROL_PERIOD_NS
+
+    @property
+    def task(self) -> Task:
+        """The running task."""
+        if self._task is None:
+            raise RuntimeError("no episode is running: call reset first")
+        return self._task
+
+    def reset(self, task: str, seed: int) -> RawFrame:
+        """See Simulation. The same task and seed give the same trajectory for the same actions, in any process."""
+        parsed = parse_task(task)
+        if self._identical:
+            parsed = with_identical_shape(parsed)
+        if self._task != parsed:
+            self.close()
+            self._model = scene.build(parsed, self._style)
+            self._data = mujoco.MjData(self._model)
+            self._sensors = MujocoSensors(
+                self._model,
+                _roles(self._model, parsed),
+                _tracked(parsed),
+                scene.ARM_JOINTS,
+                scene.EE_SITE,
+            )
+            self._task = parsed
+        self._seed = seed
+        self._steps = 0
+        self._outcome: Outcome | None = None
+        self._velocity = np.zeros(3)  # world frame: the set-point of the base
+        start = parsed.start
+        pose = np.array([start.x, start.y, start.yaw])
+        if self._jitter is not None:
+            draw = np.random.default_rng([seed % 2**32, zlib.crc32(parsed.id.encode())]).uniform(-1.0, 1.0, 3)
+            pose += draw * [self._jitter.position, self._jitter.position, self._jitter.yaw]
+        mujoco.mj_resetData(self._model, self._data)
+        self._data.qpos[:3] = pose
+        mujoco.mj_forward(self._model, self._data)
+        self._sensors.record(self._data)
+        return self._frame()
+
+    def step(self, action: Action) -> RawFrame:
+        """See Simulation. Speeds and accelerations beyond the base's limits are clipped."""
+        if self._model is None:
+            raise RuntimeError("no episode is running: call reset first")
+        data, model = self._data, self._model
+        before, target = self._velocity, self._set_point(action)
+        joints = np.zeros(len(scene.ARM_JOINTS)) if not action.joints else np.asarray(action.joints, dtype=np.float64)
+        data.ctrl[3:] = joints
+        for substep in range(1, scene.SUBSTEPS + 1):
+            data.ctrl[:3] = before + (target - before) * (substep / scene.SUBSTEPS)
+            mujoco.mj_step(model, data)
+            self._sensors.record(data)
+        self._velocity = target
+        mujoco.mj_kinematics(model, data)  # poses of the new state: mj_step leaves those of its beginning
+        self._steps += 1
+        frame = self._frame()
+        if self._outcome is None:
+            self._outcome = self._judge()
+        return frame
+
+    def _set_point(self, action: Action) -> NDArray[np.float64]:
+        """World-frame velocity at the end of the step: the action within the limits of speed and acceleration."""
+        yaw = self._data.qpos[2]
+        vx, vy, rate = (v if math.isfinite(v) else 0.0 for v in (action.vx, action.vy, action.yaw_rate))
+        speed = math.hypot(vx, vy)
+        if speed > MAX_SPEED:
+            vx, vy = vx * MAX_SPEED / speed, vy * MAX_SPEED / speed
+        rate = min(max(rate, -MAX_YAW_RATE), MAX_YAW_RATE)
+        c, s = math.cos(yaw), math.sin(yaw)
+        target = np.array([c * vx - s * vy, s * vx + c * vy, rate])
+        period = CONTROL_PERIOD_NS * 1e-9
+        change = target - self._velocity
+        planar = math.hypot(change[0], change[1])
+        if planar > MAX_ACCELERATION * period:
+            change[:2] *= MAX_ACCELERATION * period / planar
+        change[2] = min(max(change[2], -MAX_YAW_ACCELERATION * period), MAX_YAW_ACCELERATION * period)
+        return self._velocity + change
+
+    def _judge(self) -> Outcome | None:
+        goal = self.task.goal
+        x, y, yaw = self._data.qpos[:3]
+        near = math.hypot(x - goal.x, y - goal.y) <= SUCCESS_RADIUS_M
+        if near and math.cos(yaw - goal.yaw) >= SUCCESS_HEADING_COSINE:
+            return Outcome("success", "goal", self._steps + 1)
+        if self._max_steps is not None and self._steps >= self._max_steps:
+            return Outcome("failure", "timeout", self._steps + 1)
+        return None
+
+    def _frame(self) -> RawFrame:
+        data = self._data
+        stamp = self._next_stamp
+        self._next_stamp = stamp + CONTROL_PERIOD_NS
+        contacts, touching, fingers = self._sensors.contacts()
+        x, y, yaw = (float(v) for v in data.qpos[:3])
+        vx, vy, rate = (float(v) for v in data.qvel[:3])
+        c, s = math.cos(yaw), math.sin(yaw)
+        base = Base(
+            np.array([x, y, 0.0]),
+            np.array([0.0, 0.0, math.sin(yaw / 2), math.cos(yaw / 2)]),
+            np.array([c * vx + s * vy, -s * vx + c * vy, 0.0]),
+            np.array([0.0, 0.0, rate]),
+        )
+        return RawFrame(
+            stamp_ns=stamp,
+            base=base,
+            joints=self._sensors.joints(data),
+            ee=self._sensors.end_effector(data),
+            gripper=fingers,
+            contacts=contacts,
+            objects=self._sensors.report(data, touching),
+        )
+
+    def outcome(self) -> Outcome | None:
+        """See Simulation: success within 0.5 m and heading cosine 0.8 of the goal, failure after 500 control steps."""
+        return self._outcome
+
+    def info(self) -> EpisodeInfo:
+        """See Simulation."""
+        task = self.task
+        length, time = load_references().get(task.cell, (math.nan, math.nan))
+        start, goal, (x, y) = task.start, task.goal, task.spot
+        numbers = {
+            "reference_length_m": length,
+            "reference_time_s": time,
+            "start_x": start.x,
+            "start_y": start.y,
+            "start_yaw": start.yaw,
+            "goal_x": goal.x,
+            "goal_y": goal.y,
+            "goal_yaw": goal.yaw,
+            "spot_x": x,
+            "spot_y": y,
+        }
+        attributes = {
+            "cell": task.cell,
+            "layout": str(task.layout),
+            "layout_name": task.kitchen.name,
+            "route": task.route,
+            "goal": task.goal_name,
+            "obstacle": "" if task.obstacle == NO_OBSTACLE else task.obstacle,
+            "tier": task.tier,
+            "shapes": "identical" if task.identical_shapes else "real",
+            "style": self._style,
+            **{name: repr(float(value)) for name, value in numbers.items()},
+        }
+        return EpisodeInfo(
+            episode_id=f"{task.id.replace('/', '.')}.s{self._seed}",
+            task=task.id,
+            suite=SUITE,
+            robot=ROBOT,
+            instruction=instruction("c1", task.goal_name, task.obstacle),
+            seed=self._seed,
+            templates=("navigate",),
+            tags=("mobile_base",),
+            sources=("base", "joints", "ee", "gripper", "contacts", "objects"),
+            attributes=attributes,
+        )
+
+    def shapes(self) -> Shapes:
+        """See Simulation."""
+        self.task  # noqa: B018 - raises when nothing runs
+        return self._sensors.shapes()
+
+    def provenance(self) -> Mapping[str, str]:
+        """Simulator, its version, and the hash of the kitchen's files."""
+        return {**self._version, "kitchen": kitchen_hash()}
+
+    def restart_clock(self) -> None:
+        """See Simulation."""
+        self._next_stamp = FIRST_STAMP_NS
+
+    # what rollout selection needs
+    def save(self) -> SavedState:
+        """The present state, to come back to with :meth:`restore`."""
+        kind = mujoco.mjtState.mjSTATE_INTEGRATION
+        physics = np.zeros(mujoco.mj_stateSize(self._model, kind))
+        mujoco.mj_getState(self._model, self._data, physics, kind)
+        return SavedState(physics, self._velocity.copy(), self._steps, self._next_stamp, self._outcome)
+
+    def restore(self, state: SavedState) -> None:
+        """Back to a saved state of the same episode, bit for bit."""
+        mujoco.mj_setState(self._model, self._data, state.physics, mujoco.mjtState.mjSTATE_INTEGRATION)
+        mujoco.mj_kinematics(self._model, self._data)
+        self._velocity = state.velocity.copy()
+        self._steps, self._next_stamp, self._outcome = state.steps, state.stamp_ns, state.outcome
+
+    def render(self, camera: str = "top", width: int = 256, height: int = 256) -> NDArray[np.uint8]:
+        """An image (height, width, 3) of the camera ``top``, ``robot_left``, ``robot_right`` or ``robot_wrist``.
+
+        Needs MUJOCO_GL=egl or osmesa on a machine without display.
+        """
+        if self._renderer is not None and (self._renderer.width, self._renderer.height) != (width, height):
+            self._renderer.close()
+            self._renderer = None
+        if self._renderer is None:
+            self._renderer = mujoco.Renderer(self._model, height, width)
+        mujoco.mj_forward(self._model, self._data) if self._steps == 0 else mujoco.mj_camlight(self._model, self._data)
+        self._renderer.update_scene(self._data, camera)
+        image: NDArray[np.uint8] = self._renderer.render()
+        return image
+
+    def close(self) -> None:
+        """Free the renderer and the model."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+        self._model = self._task = None
+
+
+def _roles(model: mujoco.MjModel, task: Task) -> tuple[str, ...]:
+    living = "human" if task.tier == "high" else "obstacle"
+    return geom_roles(model, (*scene.ROLE_RULES, (scene.OBSTACLE_BODY, living), (scene.PERSON_BODY, "target")))
+
+
+def _tracked(task: Task) -> list[TrackedObject]:
+    """The obstacle, its table (furniture: touching it is no obstacle contact) and the person that is a goal."""
+    found = []
+    if task.shape is not None:
+        role = "human" if task.tier == "high" else "obstacle"
+        found.append(TrackedObject(task.obstacle, task.obstacle, role, scene.OBSTACLE_BODY))
+        if task.shape.table:
+            found.append(TrackedObject("table", "table", "furniture", scene.TABLE_BODY))
+    if task.goal_name == "human":
+        found.append(TrackedObject("goal_person", "human", "target", scene.PERSON_BODY))
+    return found
+
+
+def kitchen_hash() -> str:
+    """Hash of the files that the kitchen is made of (layouts, obstacles, tiers)."""
+    digest = hashlib.sha256()
+    files = [f"layout{k}.yaml" for k in range(5)] + ["obstacles.yaml"]
+    for path in [config_path("kitchen", name) for name in files] + [config_path("obstacle_tiers.yaml")]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

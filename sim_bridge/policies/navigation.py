@@ -1,0 +1,267 @@
+"""Planning policies without a language model: shortest path, tier table, reversed tier table; and a random walk."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from osma_monitor.core.episode import EpisodeInfo
+from osma_monitor.core.signals.raw import OBSTACLE_ROLES, RawFrame
+from sim_bridge.kitchen.layout import BASE_RADIUS_M, TABLE_WIDTH_M, Caution, load_obstacles, load_tiers
+from sim_bridge.kitchen.planning import FloorMap, Footprint, Path, disc, floor_map, plan
+from sim_bridge.kitchen.tasks import IDENTICAL_OBSTACLE, Task, parse_task
+from sim_bridge.policies.follower import (
+    NOMINAL_ACCELERATION,
+    NOMINAL_SPEED,
+    PathFollower,
+    planar_pose,
+    wrap,
+)
+from sim_bridge.simulation import STOP, Action
+
+Floats = NDArray[np.float64]
+
+#: Radius that a policy blind to what an obstacle is takes every obstacle for (m).
+GENERIC_RADIUS_M = 0.22
+#: Extra cost per metre where the base would touch an obstacle, and its growth per metre of overlap.
+_TOUCH_COST, _DEEPER_COST = 40.0, 200.0
+#: Extra cost per metre of driving at the surface of an obstacle inside the wanted clearance.
+_CLEARANCE_COST = 12.0
+_REPLAN_MOVED_M = 0.10
+_REPLAN_OFF_PATH_M = 0.35
+_STALL_FRAMES, _STALL_M = 40, 0.02
+_PERSON_RADIUS_M = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One obstacle as the policy sees it in a frame."""
+
+    id: str
+    category: str
+    x: float
+    y: float
+    yaw: float
+
+
+def obstacles_of(frame: RawFrame) -> list[Seen]:
+    """Obstacles and living things in a frame, in its order."""
+    if frame.objects is None:
+        return []
+    o = frame.objects
+    return [
+        Seen(o.id[i], o.category[i], float(o.position[i, 0]), float(o.position[i, 1]), _yaw(o.orientation[i]))
+        for i in range(len(o))
+        if o.role[i] in OBSTACLE_ROLES
+    ]
+
+
+def _yaw(quaternion: Floats) -> float:
+    x, y, z, w = (float(v) for v in quaternion)
+    return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+
+
+def static_footprints(frame: RawFrame, task: Task) -> list[Footprint]:
+    """Things that stand on the floor and are no obstacle: the small table, and the person that is the goal."""
+    found = []
+    if frame.objects is not None:
+        o = frame.objects
+        half = TABLE_WIDTH_M / 2
+        for i in range(len(o)):
+            if o.role[i] == "furniture":
+                x, y = float(o.position[i, 0]), float(o.position[i, 1])
+                found.append(Footprint(((-half, half, -half, half),), x, y, _yaw(o.orientation[i])))
+    at = task.kitchen.fixtures["human"].at
+    if task.goal_name == "human" and at is not None:
+        found.append(disc(*at, _PERSON_RADIUS_M))
+    return found
+
+
+def true_footprint(seen: Seen, identical: bool) -> Footprint:
+    """Outline of an obstacle by its category, its table included."""
+    shape = IDENTICAL_OBSTACLE if identical else load_obstacles().get(seen.category)
+    if shape is None:
+        return disc(seen.x, seen.y, GENERIC_RADIUS_M)
+    return Footprint(tuple(shape.footprint()), seen.x, seen.y, seen.yaw)
+
+
+def keep_off(distance: Floats, clearance: float, base_radius: float = BASE_RADIUS_M) -> Floats:
+    """Extra cost per metre for the base's centre at a distance from an outline; none beyond radius and clearance."""
+    gap = distance - base_radius
+    cost = np.zeros(gap.shape)
+    if clearance > 0:
+        soft = gap < clearance
+        cost[soft] = _CLEARANCE_COST * (1.0 - np.maximum(gap[soft], 0.0) / clearance) ** 2
+    touch = gap < 0
+    cost[touch] += _TOUCH_COST - _DEEPER_COST * gap[touch]
+    return cost
+
+
+class Navigator:
+    """A policy that plans on the floor map and follows the path; subclasses say how they treat an obstacle."""
+
+    name = "navigator"
+
+    def reset(self, info: EpisodeInfo) -> None:
+        """See Policy. The task id alone gives the map and the goal."""
+        self._info = info
+        self._task = parse_task(info.task)
+        self._identical = info.attributes.get("shapes") == "identical"
+        self._floor = floor_map(self._task.kitchen)
+        self._follower: PathFollower | None = None
+        self._planned: list[Seen] = []
+        self._last_ns: int | None = None
+        self._period_s = 0.05
+        self._trail: list[tuple[float, float]] = []
+
+    def act(self, frame: RawFrame) -> Action:
+        """See Policy."""
+        x, y, yaw = planar_pose(frame)
+        if self._last_ns is not None and frame.stamp_ns > self._last_ns:
+            self._period_s = (frame.stamp_ns - self._last_ns) * 1e-9
+        self._last_ns = frame.stamp_ns
+        if self._follower is None or self._outdated(frame, x, y):
+            self._follower = self._plan(frame, x, y)
+        if self._follower is None:
+            return STOP
+        return self._follower.act(x, y, yaw)
+
+    @property
+    def path(self) -> Path | None:
+        """The path that is followed, for pictures and tests."""
+        return None if self._follower is None else self._follower.path
+
+    def _outdated(self, frame: RawFrame, x: float, y: float) -> bool:
+        assert self._follower is not None
+        self._trail.append((x, y))
+        seen = obstacles_of(frame)
+        moved = len(seen) != len(self._planned) or any(
+            math.hypot(a.x - b.x, a.y - b.y) > _REPLAN_MOVED_M for a, b in zip(seen, self._planned, strict=False)
+        )
+        stalled = False
+        if len(self._trail) > _STALL_FRAMES:
+            old = self._trail.pop(0)
+            stalled = math.hypot(x - old[0], y - old[1]) < _STALL_M and self._follower.left > 0.2
+        if stalled:
+            self._trail.clear()
+        return moved or stalled or self._follower.off_path(x, y) > _REPLAN_OFF_PATH_M
+
+    def _plan(self, frame: RawFrame, x: float, y: float) -> PathFollower | None:
+        goal = self._task.goal
+        self._planned = obstacles_of(frame)
+        cost = self._floor.base_cost
+        for outline in static_footprints(frame, self._task):
+            cost = cost + keep_off(outline.distance(self._floor.x, self._floor.y), 0.0)
+        for seen in self._planned:
+            cost = cost + self.obstacle_cost(seen, self._floor)
+        path = plan(cost, self._floor, (x, y), (goal.x, goal.y))
+        if path is None:
+            return None
+        speed, acceleration = self.limits(path)
+        velocity = (0.0, 0.0) if self._follower is None else self._follower.velocity
+        return PathFollower(path, goal.yaw, speed, acceleration, self._period_s, velocity)
+
+    def obstacle_cost(self, seen: Seen, floor: FloorMap) -> Floats:
+        """Extra cost per metre around one obstacle, on the grid of the floor map."""
+        raise NotImplementedError
+
+    def limits(self, path: Path) -> tuple[Floats, Floats]:
+        """Speed (m/s) and acceleration (m/s^2) limit at every point of the path."""
+        n = len(path.points)
+        return np.full(n, NOMINAL_SPEED), np.full(n, NOMINAL_ACCELERATION)
+
+
+class ShortestPath(Navigator):
+    """Shortest way around every obstacle as if it were a small thing of no account: blind to what it is."""
+
+    name = "shortest_path"
+
+    def obstacle_cost(self, seen: Seen, floor: FloorMap) -> Floats:
+        """See Navigator."""
+        return keep_off(disc(seen.x, seen.y, GENERIC_RADIUS_M).distance(floor.x, floor.y), 0.0)
+
+
+class TierTable(Navigator):
+    """Clearance, speed and acceleration by the obstacle's tier (config/obstacle_tiers.yaml)."""
+
+    name = "cautious"
+
+    def __init__(self, table: Mapping[str, Caution] | None = None) -> None:
+        tiers = load_tiers().tiers
+        self._table: Mapping[str, Caution] = table or {name: tier.caution for name, tier in tiers.items()}
+
+    def caution(self, seen: Seen) -> Caution | None:
+        """What the table says about an obstacle; None for a category without a tier."""
+        return self._table.get(load_tiers().tier_of(seen.category))
+
+    def obstacle_cost(self, seen: Seen, floor: FloorMap) -> Floats:
+        """See Navigator."""
+        caution = self.caution(seen)
+        distance = true_footprint(seen, self._identical).distance(floor.x, floor.y)
+        return keep_off(distance, 0.0 if caution is None else caution.clearance_m)
+
+    def limits(self, path: Path) -> tuple[Floats, Floats]:
+        """See Navigator."""
+        speed, acceleration = super().limits(path)
+        x, y = path.points[:, 0], path.points[:, 1]
+        for seen in self._planned:
+            caution = self.caution(seen)
+            if caution is None:
+                continue
+            near = true_footprint(seen, self._identical).distance(x, y) - BASE_RADIUS_M < caution.region_m
+            speed[near] = np.minimum(speed[near], caution.speed * NOMINAL_SPEED)
+            acceleration[near] = np.minimum(acceleration[near], caution.acceleration)
+        return speed, acceleration
+
+
+class ReversedTierTable(TierTable):
+    """The tier table upside down: most careful near robust things, least near living ones."""
+
+    name = "reversed"
+
+    def __init__(self, table: Mapping[str, Caution] | None = None) -> None:
+        super().__init__(table)
+        self._table = {"low": self._table["high"], "moderate": self._table["moderate"], "high": self._table["low"]}
+
+
+class RandomWalk:
+    """Random velocities, held for a second each, seeded by task and seed."""
+
+    name = "random_walk"
+
+    def __init__(self, hold_frames: int = 20, speed: float = 0.5, yaw_rate: float = 0.6) -> None:
+        self._hold, self._speed, self._rate = hold_frames, speed, yaw_rate
+
+    def reset(self, info: EpisodeInfo) -> None:
+        """See Policy."""
+        self._rng = np.random.default_rng([info.seed % 2**32, zlib.crc32(info.task.encode())])
+        self._count = 0
+        self._action = STOP
+
+    def act(self, frame: RawFrame) -> Action:
+        """See Policy."""
+        if self._count % self._hold == 0:
+            vx, vy, rate = self._rng.uniform(-1.0, 1.0, 3)
+            self._action = Action(float(vx) * self._speed, float(vy) * self._speed, float(rate) * self._rate)
+        self._count += 1
+        return self._action
+
+
+__all__: Sequence[str] = (
+    "Navigator",
+    "RandomWalk",
+    "ReversedTierTable",
+    "Seen",
+    "ShortestPath",
+    "TierTable",
+    "keep_off",
+    "obstacles_of",
+    "static_footprints",
+    "true_footprint",
+    "wrap",
+)
