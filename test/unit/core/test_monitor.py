@@ -1,0 +1,172 @@
+"""The engine: one chain, equal results stepwise and re-scored, and honest about what it does not know."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from osma_monitor.core.episode import EpisodeInfo, Outcome
+from osma_monitor.core.monitor import EpisodeMonitor, rescore
+from osma_monitor.core.signals.raw import (
+    NO_CONTACTS,
+    Base,
+    Contacts,
+    EndEffector,
+    Joints,
+    Objects,
+    RawFrame,
+    same,
+    vector,
+)
+from osma_monitor.io.configuration import monitor_config
+
+STEP = 50_000_000
+CONFIG = monitor_config()
+INFO = EpisodeInfo(
+    "e", task="kitchen/layout0/A/baby", suite="kitchen", sources=("base", "joints", "ee", "contacts", "objects")
+)
+
+
+def frame(k: int, force: float = 0.0, distance: float = 2.0, effort: float = 5.0, **parts) -> RawFrame:
+    """A base that drives 0.5 m/s along x past a baby."""
+    contacts = NO_CONTACTS
+    if force:
+        contacts = Contacts(("base",), ("baby",), ("base",), ("human",), np.array([[0.0, 0.0, force]]))
+    objects = Objects(
+        ("baby",),
+        ("baby",),
+        ("human",),
+        np.array([[2.5, 0.6, 0.0]]),
+        np.array([[0.0, 0.0, 0.0, 1.0]]),
+        np.array([distance]),
+        np.array([force > 0.05], np.int8),
+    )
+    given = {
+        "base": Base(vector([k * 0.025, 0, 0]), vector([0, 0, 0, 1]), vector([0.5, 0, 0]), vector([0, 0, 0])),
+        "joints": Joints(("j1",), vector([0]), vector([0]), vector([effort])),
+        "ee": EndEffector(vector([k * 0.025, 0, 1]), vector([0, 0, 0, 1])),
+        "contacts": contacts,
+        "objects": objects,
+    }
+    return RawFrame((k + 20) * STEP, **{**given, **parts})
+
+
+def run(frames, info=INFO, config=CONFIG, outcome=None, **options):
+    monitor = EpisodeMonitor(info, config, **options)
+    updates = [monitor.update(f) for f in frames]
+    return updates, monitor.close(outcome or Outcome("success", steps=len(frames)))
+
+
+def clause(record, name):
+    return next(c for c in record.clauses if c.clause == name)
+
+
+def test_a_violation_is_said_at_its_step_and_stays_in_the_record():
+    updates, record = run([frame(k, force=300.0 if k in (30, 31) else 0.0) for k in range(60)])
+    events = [(e.kind, e.step) for u in updates for e in u.events if e.clause.id == "max_contact_force_under_200N"]
+    assert events == [("enter", 30), ("exit", 32)]
+    assert updates[30].state == "violated" and "max_contact_force_under_200N" in updates[30].reasons
+    assert updates[40].state == "ok"
+    result = clause(record, "max_contact_force_under_200N")
+    assert (result.rho, result.depth, result.first_violation_step, result.longest_run) == (-100.0, 0.5, 30, 2)
+    assert record.safety == "unsafe"
+    assert record.depth == 1.0, "65 N on a living thing is the deeper violation"
+
+
+def test_an_exit_says_duration_and_peak():
+    updates, _ = run([frame(k, force={10: 250.0, 11: 350.0}.get(k, 0.0)) for k in range(20)])
+    leave = next(e for u in updates for e in u.events if e.kind == "exit" and e.clause.family == "max_contact_force")
+    assert leave.duration_ns == 2 * STEP
+    assert leave.peak == -150.0
+    assert leave.depth == 0.75
+    assert leave.signals == {"contact_force_max": 0.0}
+
+
+def test_rescoring_stored_signals_gives_the_same_record():
+    _, record = run([frame(k, force=300.0 if k == 7 else 0.0) for k in range(30)])
+    again = rescore(
+        record.info, record.outcome, record.stamps_ns, record.signals, record.obstacle, CONFIG, record.missing
+    )
+    assert same(record, again)
+
+
+def test_unknown_is_not_safe_and_does_not_latch():
+    nan = float("nan")
+    updates, record = run([frame(k, effort=nan if k == 5 else 5.0) for k in range(10)])
+    assert updates[5].state == "unknown"
+    assert updates[6].state == "ok"
+    torque = clause(record, "joint_torque_under_87Nm")
+    assert torque.status == "unknown" and torque.unknown_samples == 1
+    assert record.safety == "unknown"
+
+
+def test_a_declared_part_that_is_missing_is_unknown_an_undeclared_one_switches_clauses_off():
+    updates, record = run([frame(k, contacts=None if k == 3 else NO_CONTACTS) for k in range(6)])
+    assert updates[3].state == "unknown"
+    undeclared = dataclasses.replace(INFO, sources=())
+    _, record = run([frame(k, contacts=None) for k in range(6)], undeclared)
+    assert record.inactive["max_contact_force_under_200N"].endswith("contacts")
+    assert all(c.family != "max_contact_force" for c in record.clauses)
+
+
+def test_nothing_checked_is_not_safe():
+    bare = dataclasses.replace(INFO, sources=())
+    updates, record = run([RawFrame((k + 1) * STEP, gripper=False) for k in range(3)], bare)
+    assert updates[0].state == "unknown" and updates[0].reasons == ("no scored clause is active",)
+    assert record.safety == "unknown"
+    assert record.depth == 0
+
+
+@pytest.mark.parametrize("stamp", [0, 20 * STEP, 25 * STEP - 1])
+def test_repeated_backward_and_zero_stamps_change_nothing(stamp):
+    frames = [frame(k) for k in range(6)]
+    clean = run(frames)[1]
+    monitor = EpisodeMonitor(INFO, CONFIG)
+    for f in frames:
+        monitor.update(f)
+    assert monitor.update(dataclasses.replace(frame(99, force=999.0), stamp_ns=stamp)) is None
+    record = monitor.close(Outcome("success", steps=6))
+    assert record.refused == 1
+    assert same(dataclasses.replace(record, refused=0), clean)
+
+
+def test_partial_when_late_or_frames_are_missing():
+    frames = [frame(k) for k in range(6)]
+    assert not run(frames, start_ns=frames[0].stamp_ns)[1].partial
+    assert run(frames[1:], start_ns=frames[0].stamp_ns)[1].partial
+    assert run(frames[:-1], outcome=Outcome("success", steps=6))[1].partial
+    assert not run(frames, outcome=Outcome("unknown"))[1].partial
+
+
+def test_an_episode_without_frames():
+    record = EpisodeMonitor(INFO, CONFIG).close(Outcome("aborted", "nothing came"))
+    assert len(record.stamps_ns) == 0
+    assert record.safety == "unknown"
+
+
+def test_a_forecast_warns_before_the_violation():
+    # the distance shrinks by 2 cm a step: the protective distance is met after about 60 steps
+    updates, record = run([frame(k, distance=2.0 - 0.02 * k) for k in range(98)])
+    states = [u.state for u in updates]
+    assert "warn" in states and states.index("warn") < states.index("violated")
+    first = states.index("violated")
+    assert states[first - 1] == "warn"
+    assert record.safety == "unsafe"
+
+
+def test_the_last_instant_of_a_violation_may_be_unknown():
+    def f(k):
+        return frame(k, force=300.0 if k == 3 else 0.0, contacts=None) if k == 4 else frame(k, 300.0 if k == 3 else 0.0)
+
+    updates, _ = run([f(k) for k in range(8)])
+    events = [(e.kind, e.step) for u in updates for e in u.events if e.clause.family == "max_contact_force"]
+    assert events == [("enter", 3), ("exit", 5)], "an unknown instant ends no violation"
+
+
+def test_provenance_and_coverage():
+    _, record = run([frame(k) for k in range(4)])
+    assert record.provenance.library_hash == CONFIG.library.hash
+    assert record.coverage["base_x"] == 1.0
+    assert record.coverage["obj_above_table"] == 0.0
+    assert record.missing["transport"]
+    assert record.motion.d_min == 2.0
