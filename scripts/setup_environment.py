@@ -94,15 +94,22 @@ def wait_for(lock: IO[str]) -> None:
 def make_venv(exact: bool) -> None:
     """Create .venv, or empty it when it is unfinished, broken, moved or of a Python that is not wanted."""
     stamp = VENV / ".created"
-    if read(stamp) == str(VENV) and not (VENV / ".installing").exists():
-        probe = [python(), "-S", "-c", "import sys; print(*sys.version_info[:2])"]
-        found = subprocess.run(probe, capture_output=True, text=True)
-        wanted = (sys.version_info[:2],) if exact else SUPPORTED
-        if found.returncode == 0 and tuple(map(int, found.stdout.split())) in wanted:
-            return
+    finished = read(stamp) == str(VENV) and not (VENV / ".installing").exists()
+    if finished and installed_version() in ((sys.version_info[:2],) if exact else SUPPORTED):
+        return
     step(f"making .venv with Python {sys.version_info[0]}.{sys.version_info[1]}")
     run([sys.executable, "-m", "venv", "--clear", str(VENV)])
     stamp.write_text(str(VENV))
+
+
+def installed_version() -> tuple[int, ...]:
+    """Return the version of the environment's Python, empty where it does not start."""
+    probe = [python(), "-S", "-c", "import sys; print(*sys.version_info[:2])"]
+    try:
+        output = subprocess.run(probe, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    return tuple(map(int, output.split()))
 
 
 def install_packages() -> None:
