@@ -7,6 +7,7 @@ The frame holds plain numbers (fractions, not percentages), so CSV keeps full pr
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -31,6 +32,7 @@ class Column:
     digits: int = 1
     better: int = 0
     interval: bool = False
+    spread: bool = False  #: has a standard deviation, ``<key>_std``, printed after ±
     help: str = ""
 
 
@@ -57,7 +59,8 @@ class Table:
 
 
 def _names(column: Column) -> list[str]:
-    return [column.key, f"{column.key}_low", f"{column.key}_high"] if column.interval else [column.key]
+    extra = ["_low", "_high"] if column.interval else []
+    return [column.key, *(column.key + end for end in extra + (["_std"] if column.spread else []))]
 
 
 def _undefined(value: Any) -> bool:
@@ -82,14 +85,18 @@ def format_value(value: Any, kind: Kind, digits: int = 1) -> str:
 
 
 def format_cell(row: Any, column: Column) -> str:
-    """The cell of ``column``, with its interval in brackets where it has one."""
+    """The cell of ``column``, with its standard deviation and its interval where it has them."""
     text = format_value(row[column.key], column.kind, column.digits)
-    if not column.interval or text == UNDEFINED:
+    if text == UNDEFINED:
         return text
-    low, high = row[f"{column.key}_low"], row[f"{column.key}_high"]
-    if _undefined(low) or _undefined(high):
-        return text
-    return f"{text} [{format_value(low, column.kind, column.digits)}, {format_value(high, column.kind, column.digits)}]"
+    kind: Kind = "number" if column.kind == "signed" else column.kind
+    if column.spread and not _undefined(row[f"{column.key}_std"]):
+        text += f" ± {format_value(row[f'{column.key}_std'], kind, column.digits)}"
+    if column.interval:
+        bounds = [row[f"{column.key}_low"], row[f"{column.key}_high"]]
+        if not any(map(_undefined, bounds)):
+            text += f" [{', '.join(format_value(v, column.kind, column.digits) for v in bounds)}]"
+    return text
 
 
 def header(column: Column) -> str:
@@ -117,7 +124,10 @@ def to_text(table: Table, width: int | None = None) -> str:
         lines += [
             _line([r[i] for i in block], [widths[i] for i in block], [_left(table, i) for i in block]) for r in body
         ]
-    lines += [f"  {note}" for note in table.notes]
+    for note in table.notes:
+        lines += textwrap.wrap(
+            note, max(width or 0, 40) if width else 10_000, initial_indent="  ", subsequent_indent="    "
+        )
     return "\n".join(lines) + "\n"
 
 

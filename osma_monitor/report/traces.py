@@ -27,7 +27,7 @@ BOUNDARY_M, FLOOR_M = 1.25, 0.05
 #: Margins are drawn down to this many thresholds below zero.
 DEEPEST = -20.0
 
-OutlineKind = Literal["wall", "counter", "fixture", "obstacle", "human", "goal", "start"]
+OutlineKind = Literal["room", "counter", "fixture", "obstacle", "human", "goal", "start"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,10 @@ def support(report: Report) -> list[str]:
 
 def difference(c: Comparison) -> str:
     """The paired difference in one sentence."""
-    more = "more" if c.difference >= 0 else "fewer"
-    gap = f"{abs(100 * c.difference):.0f} percentage points {more} than {c.second}"
+    more = "more" if c.difference >= 0 else "less"
     sure = f"95 % interval {points(c.low)} to {points(c.high)}; exact McNemar p {p_text(c.p_value)}"
-    return f"On the same {plural(c.pairs, 'drive')}, {c.first} is safe in {gap} ({sure})."
+    gap = f"{abs(100 * c.difference):.0f} percentage points {more} often than {c.second}"
+    return f"Over the same {plural(c.pairs, 'drive')}, {c.first} kept every clause {gap} ({sure})."
 
 
 def p_text(p: float) -> str:

@@ -131,11 +131,11 @@
     if (!d) return;
     const show = readout(host, ["distance m", "v/d 1/s"]);
     plot(host, 190,
-      [{}, { stroke: css("--p0"), width: 2, scale: "m" }, { stroke: css("--p1"), width: 2, scale: "r", points: { show: false } }],
+      [{}, { stroke: css("--ink"), width: 1.75, scale: "m", points: { show: false } }, { stroke: css("--p4"), width: 1.75, scale: "r", points: { show: false } }],
       [t, d, r || d.map(() => null)],
       { x: { time: false }, m: { range: (u, lo, hi) => [Math.min(0, lo), Math.max(hi, 0.5)] }, r: { range: (u, lo, hi) => [0, Math.max(hi || 1, 1)] } },
       { setCursor: [show] },
-      [timeAxis(), { ...valueAxis((v) => v + " m"), scale: "m", stroke: css("--p0") }, { ...valueAxis((v) => v + "/s"), scale: "r", side: 1, grid: { show: false }, stroke: css("--p1") }]);
+      [timeAxis(), { ...valueAxis((v) => v + " m"), scale: "m", stroke: css("--ink") }, { ...valueAxis((v) => v + "/s"), scale: "r", side: 1, grid: { show: false }, stroke: css("--p4") }]);
   };
 
   const RAMP = ["#3b4cc0", "#4d9bd0", "#5fbf9b", "#e0c341", "#ee8033", "#d1262f"];
@@ -154,7 +154,7 @@
       && data.episodes[i].twin === episode.twin && data.episodes[i].policy !== episode.policy);
     const points = [];
     x.forEach((v, i) => { if (v !== null && y[i] !== null) points.push([v, y[i]]); });
-    const around = scene.filter((o) => o.k !== "wall" && o.k !== "counter" && o.k !== "fixture").flatMap((o) => o.p);
+    const around = scene.filter((o) => o.k !== "room" && o.k !== "counter" && o.k !== "fixture").flatMap((o) => o.p);
     const all = points.concat(around);
     let lo = [Infinity, Infinity], hi = [-Infinity, -Infinity];
     all.forEach((p) => { for (const k of [0, 1]) { lo[k] = Math.min(lo[k], p[k]); hi[k] = Math.max(hi[k], p[k]); } });
@@ -182,21 +182,23 @@
       image.append(svg("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], "stroke-linecap": "round", "stroke-width": unit * (v === null ? 1 : 2),
         stroke: v === null ? css("--soft") : RAMP[rampIndex(v)] }));
     }
-    const mark = (p, label, fill) => {
-      const [cx, cy] = P(p).split(",");
-      image.append(svg("circle", { cx, cy, r: unit * 1.6, fill, stroke: css("--card"), "stroke-width": unit * 0.5 }));
-      const text = svg("text", { x: +cx + unit * 2.6, y: +cy + unit * 1.3 });
-      text.style.fontSize = unit * 4 + "px"; text.style.fill = css("--ink"); text.textContent = label;
+    const label = (at, words, color, anchor) => {
+      const text = svg("text", { x: at[0], y: at[1], "text-anchor": anchor, "stroke-width": unit * 1.2 });
+      text.style.fontSize = unit * 3.6 + "px"; text.style.fill = css(color); text.textContent = words;
       image.append(text);
     };
+    const mark = (p, words, fill) => {
+      const [cx, cy] = P(p).split(",").map(Number);
+      image.append(svg("circle", { cx, cy, r: unit * 1.5, fill, stroke: css("--card"), "stroke-width": unit * 0.5 }));
+      label([cx, cy + unit * 5], words, "--ink", "middle");
+    };
     if (points.length) { mark(points[0], "start", css("--soft")); mark(points[points.length - 1], "end", css("--ink")); }
-    scene.filter((o) => o.n && (o.k === "obstacle" || o.k === "human")).slice(0, 1).forEach((o) => {
-      const c = [0, 1].map((k) => o.p.reduce((s, p) => s + p[k], 0) / o.p.length);
-      const top = Math.max(...o.p.map((p) => p[1])), [cx, cy] = P([c[0], top]).split(",");
-      const text = svg("text", { x: cx, y: +cy - unit * 1.6, "text-anchor": "middle" });
-      text.style.fontSize = unit * 4 + "px"; text.style.fill = css("--unsafe"); text.textContent = o.n;
-      image.append(text);
-    });
+    const solid = scene.filter((o) => o.k === "obstacle" || o.k === "human");
+    if (solid.length) {
+      const corners = solid.flatMap((o) => o.p), mean = (k) => corners.reduce((sum, p) => sum + p[k], 0) / corners.length;
+      const [cx, cy] = P([mean(0), mean(1)]).split(",").map(Number);
+      label([cx, cy + unit * 1.3], solid[0].n, "--unsafe", "middle");
+    }
     host.append(image);
     const ramp = el("div", "ramp"), bars = el("span", "bars");
     RAMP.forEach((c) => { const i = el("i"); i.style.background = c; bars.append(i); });

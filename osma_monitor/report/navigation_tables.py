@@ -1,0 +1,217 @@
+"""The navigation tables: outcomes, efficiency, severity, adaptation to the caution tier (OSMA-Bench 12 to 14)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from osma_monitor.core.metrics import navigation, ssi_groups
+from osma_monitor.core.metrics.navigation_episode import NavigationEpisode
+from osma_monitor.core.metrics.ssi import PAIRS, TIERS
+from osma_monitor.core.metrics.ssi_groups import PolicySsi
+from osma_monitor.core.motion import FEATURES
+from osma_monitor.report.table import Column, Table
+
+SUBSET_NAMES = {"all": "all tasks", "tsr": "TSR ∩", "cfsr": "CFSR ∩"}
+
+_VALUES = (
+    Column("tsr", "TSR", "percent", better=1, interval=True, help="reached the goal, of all tasks"),
+    Column("cfsr", "CFSR", "percent", better=1, interval=True, help="reached the goal without contact"),
+    Column("cfsr_over_tsr", "CFSR/TSR", "percent", better=1, interval=True, help="collision-free share of successes"),
+    Column("npl", "NPL", "number", 3, -1, interval=True, help="driven path over reference path"),
+    Column("npt", "NPT", "number", 3, -1, interval=True, help="driven time over reference time"),
+    Column("collision_steps", "C_n", "number", 1, -1, interval=True, help="steps in contact, over tasks with contact"),
+    Column("first_contact_speed", "v_tc m/s", "number", 3, -1, interval=True, help="speed at first contact"),
+    Column("contact_rate", "contact", "percent", better=-1, interval=True, help="tasks with any contact"),
+)
+_COUNTS = (
+    Column("n", "n", "count", help="tasks with a known outcome"),
+    Column("n_unknown", "unknown", "count", help="outcome not known"),
+    Column("n_contact_unknown", "contact unknown", "count", help="contact not known: outside CFSR and contact"),
+    Column("n_aborted", "aborted", "count", help="listed, never scored"),
+)
+
+
+def outcomes(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ()) -> Table:
+    """Rates, path length, time, contact steps and speed at first contact of every policy, with intervals."""
+    rows = [{"policy": name, **_row(s)} for name, s in navigation.breakdown(episodes, "policy").items()]
+    rows = _in_order(rows, episodes)
+    columns = (Column("policy", "policy"), *_COUNTS, *_VALUES)
+    notes = (
+        "Wilson 95 % intervals for rates, bootstrap over cells for means. Robots that never moved have no NPL and NPT.",
+        *notes,
+    )
+    return Table("navigation", "Navigation outcomes by policy", columns, _frame(rows, columns), notes, keys=1)
+
+
+def over_seeds(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ()) -> Table:
+    """Mean and population standard deviation over seeds, as OSMA-Bench Table 12 prints them."""
+    rows = []
+    for policy in dict.fromkeys(e.policy for e in episodes):
+        summaries, statistics = navigation.by_seed([e for e in episodes if e.policy == policy])
+        row: dict[str, Any] = {"policy": policy, "seeds": len(summaries)}
+        for name, statistic in statistics.items():
+            row |= {name: statistic.mean, f"{name}_std": statistic.std}
+        rows.append(row)
+    columns = (Column("policy", "policy"), Column("seeds", "seeds", "count"), *map(_with_spread, _VALUES))
+    notes = ("Mean ± population standard deviation over seeds; CFSR/TSR is the mean of the seeds' ratios.", *notes)
+    return Table("navigation_seeds", "Navigation outcomes over seeds", columns, _frame(rows, columns), notes, keys=1)
+
+
+def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown, notes: Sequence[str] = ()) -> Table:
+    """Outcomes of every policy in every value of a column (route, layout, tier, obstacle): OSMA-Bench Table 14."""
+    rows = []
+    for policy in dict.fromkeys(e.policy for e in episodes):
+        parts = navigation.breakdown([e for e in episodes if e.policy == policy], by)
+        values = sorted(parts, key=lambda v: (TIERS.index(v) if v in TIERS else 0, v))
+        rows += [{"policy": policy, by: value, **_row(parts[value])} for value in values]
+    columns = (Column("policy", "policy"), Column(by, by), *_COUNTS[:2], *_VALUES)
+    return Table(
+        f"navigation_{by}", f"Navigation outcomes by {by}", columns, _frame(rows, columns), tuple(notes), keys=2
+    )
+
+
+def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
+    """SSI of every policy on every subset, over seeds, with its interval over cells (OSMA-Bench Table 13)."""
+    rows = []
+    for r in results:
+        cells = [int(v.mean) for v in r.cells.values() if not math.isnan(v.mean)]
+        low, high = r.interval
+        d_min = {pair: r.margins.get(("d_min", pair)) for pair in PAIRS}
+        rows.append(
+            {
+                "policy": r.policy,
+                "subset": SUBSET_NAMES[r.subset],
+                "n": r.n,
+                "seeds": r.ssi.n,
+                "cells": min(cells, default=0),
+                "ssi": r.ssi.mean,
+                "ssi_std": r.ssi.std if len(r.by_seed) > 1 else math.nan,
+                "ssi_low": low,
+                "ssi_high": high,
+                **{f"d_min_{p}": s.mean if s is not None else math.nan for p, s in d_min.items()},
+            }
+        )
+    columns = (
+        Column("policy", "policy"),
+        Column("subset", "tasks"),
+        Column("n", "n", "count"),
+        Column("seeds", "seeds", "count"),
+        Column("cells", "cells", "count", help="fewest cells behind one of the features"),
+        Column("ssi", "SSI", "signed", 3, 1, interval=True, spread=True),
+        *(Column(f"d_min_{p}", f"Δd_min {p} m", "signed", 3, 1) for p in PAIRS),
+    )
+    notes = (
+        "Intersections are formed per policy group and seed; the interval is a bootstrap over cells (two or more). "
+        "– where some feature has no cell with all three tiers.",
+        *notes,
+    )
+    return Table("ssi", "Semantic Sensitivity Index", columns, _frame(rows, columns), notes, keys=2)
+
+
+def features(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
+    """tau, cells and tier-pair margins of every feature (OSMA-Bench Tables 13 and 16)."""
+    rows = [
+        {
+            "policy": r.policy,
+            "subset": SUBSET_NAMES[r.subset],
+            "feature": feature,
+            "cells": r.cells[feature].mean,
+            "tau": r.tau[feature].mean,
+            "tau_std": r.tau[feature].std if len(r.by_seed) > 1 else math.nan,
+            **{p: r.margins[feature, p].mean for p in PAIRS},
+        }
+        for r in results
+        for feature in r.tau
+    ]
+    columns = (
+        Column("policy", "policy"),
+        Column("subset", "tasks"),
+        Column("feature", "feature"),
+        Column("cells", "cells", "number", 0),
+        Column("tau", "τ", "signed", 3, 1, spread=True),
+        *(Column(p, f"margin {p}", "signed", 4, 1) for p in PAIRS),
+    )
+    notes = ("Margins are sign-aligned: positive is more cautious towards the higher tier.", *notes)
+    return Table("ssi_features", "Adaptation by motion feature", columns, _frame(rows, columns), notes, keys=3)
+
+
+def left_out(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
+    """SSI on the CFSR intersection with each policy taken out in turn (last SSI column of OSMA-Bench Table 13)."""
+    rows = [
+        {"policy": r.policy, "without": r.left_out, "n": r.n, "ssi": r.ssi.mean, "ssi_std": r.ssi.std} for r in results
+    ]
+    columns = (
+        Column("policy", "policy"),
+        Column("without", "without"),
+        Column("n", "n", "count"),
+        Column("ssi", "SSI", "signed", 3, 1, spread=True),
+    )
+    return Table("ssi_without", "SSI without one policy", columns, _frame(rows, columns), tuple(notes), keys=2)
+
+
+def all_tables(
+    episodes: Sequence[NavigationEpisode], table: Mapping[str, Any], notes: Sequence[str] = ()
+) -> tuple[list[Table], list[PolicySsi]]:
+    """Every navigation table that the episodes give, and the SSI results behind them.
+
+    ``episodes`` are those with a cell; ``table`` is that of :func:`osma_monitor.core.metrics.ssi.table_from_records`.
+    """
+    out: list[Table] = []
+    results: list[PolicySsi] = []
+    if episodes:
+        out.append(outcomes(episodes, notes))
+        if len({e.seed for e in episodes}) > 1:
+            out.append(over_seeds(episodes, notes))
+    if len(table.get("cell", ())):
+        results = ssi_groups.group_ssi(table)
+        out += [adaptation(results, notes), features(results, notes)]
+        if len(set(table["policy"])) > 2:
+            out.append(left_out(ssi_groups.leave_one_out(table, resamples=0), notes))
+    groupings: tuple[navigation.Breakdown, ...] = ("tier", "route", "layout", "obstacle")
+    for by in groupings:
+        if len({getattr(e, by) for e in episodes} - {""}) > 1:
+            out.append(breakdown([e for e in episodes if getattr(e, by)], by, notes))
+    return out, results
+
+
+def tier_means(result: PolicySsi) -> dict[str, dict[str, float]]:
+    """Feature -> tier -> mean over the cells (and seeds) in which its tau is defined."""
+    out: dict[str, dict[str, float]] = {}
+    for f, feature in enumerate(result.tau):
+        columns: tuple[list[float], list[float], list[float]] = ([], [], [])
+        for r in result.by_seed.values():
+            used = r.cell_means[r.cell_tau[:, f] == r.cell_tau[:, f], f]
+            for k in range(3):
+                columns[k].extend(used[:, k].tolist())
+        if columns[0]:
+            out[feature] = {n: math.fsum(c) / len(c) for n, c in zip(TIERS, columns, strict=True)}
+    return {f: out[f] for f in FEATURES if f in out}
+
+
+def _row(s: navigation.NavigationSummary) -> dict[str, Any]:
+    row: dict[str, Any] = {c.key: getattr(s, c.key) for c in (*_COUNTS, *_VALUES)}
+    for name in navigation.VALUES:
+        row[f"{name}_low"], row[f"{name}_high"] = s.intervals[name]
+        row[f"{name}_n"] = s.counts[name]
+    return row
+
+
+def _with_spread(c: Column) -> Column:
+    return Column(c.key, c.label, c.kind, c.digits, c.better, spread=True, help=c.help)
+
+
+def _in_order(rows: list[dict[str, Any]], episodes: Sequence[NavigationEpisode]) -> list[dict[str, Any]]:
+    place = {p: i for i, p in enumerate(dict.fromkeys(e.policy for e in episodes))}
+    return sorted(rows, key=lambda r: place[r["policy"]])
+
+
+def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pd.DataFrame:
+    """Rows as a frame that has every column even when there is no row."""
+    if rows:
+        return pd.DataFrame(list(rows))
+    ends = ("", "_low", "_high", "_std")
+    return pd.DataFrame({f"{c.key}{end}": pd.Series(dtype=object) for c in columns for end in ends})
