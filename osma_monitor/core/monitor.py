@@ -2,8 +2,8 @@
 
     RawFrame -> SignalDeriver -> SignalFrame -> SignalMonitor -> Update (per frame), EpisodeRecord (at the end)
 
-:class:`EpisodeMonitor` is the whole chain for one episode. :class:`SignalMonitor` is its second half, on its own for stored
-signals (:func:`rescore`): live, replayed, in process and in batch run the same code and give the same numbers.
+:class:`EpisodeMonitor` is the whole chain for one episode. :class:`SignalMonitor` is its second half, on its own for
+stored signals (:func:`rescore`): live, replayed, in process and in batch run the same code and give the same numbers.
 """
 
 from __future__ import annotations
