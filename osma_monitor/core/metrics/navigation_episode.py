@@ -60,8 +60,8 @@ def episode_of(source: NavigationEpisode | EpisodeRecord) -> NavigationEpisode:
     if isinstance(source, NavigationEpisode):
         return source
     info, attributes = source.info, source.info.attributes
-    x, y = _signal(source, "base_x"), _signal(source, "base_y")
-    contact = _signal(source, "obstacle_contact")
+    x, y = signal_of(source, "base_x"), signal_of(source, "base_y")
+    contact = signal_of(source, "obstacle_contact")
     length = attributes.get("reference_length_m")
     time = attributes.get("reference_time_s")
     steps, speed = contact_of(source.stamps_ns, x, y, contact)
@@ -120,7 +120,8 @@ def contact_of(
     return len(touching), math.sqrt(dx * dx + dy * dy) / (float(stamps_ns[t + 1] - stamps_ns[t]) * 1e-9)
 
 
-def _signal(record: EpisodeRecord, name: str) -> NDArray[np.float64]:
+def signal_of(record: EpisodeRecord, name: str) -> NDArray[np.float64]:
+    """(T,) a stored signal; NaN where the record has none."""
     column = record.signals.get(name)
     return np.full(len(record.stamps_ns), math.nan) if column is None else np.asarray(column, dtype=np.float64)
 
