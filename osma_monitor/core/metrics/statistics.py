@@ -245,8 +245,8 @@ def permutation_p(
 ) -> float:
     """Two-sided permutation p of a rank correlation: (1 + as extreme) / (1 + resamples); NaN when it is not defined.
 
-    ``groups`` permutes inside each group alone and takes the statistic over the pairs inside groups (kendall) or over the
-    ranks inside groups (spearman).
+    ``groups`` permutes inside each group alone and takes the statistic over the pairs inside groups (kendall) or over
+    the ranks inside groups (spearman).
     """
     a, b = _pair(x, y)
     labels = _labels(groups, len(a))
@@ -313,7 +313,7 @@ def _permuted(
 
 @dataclass(frozen=True, slots=True)
 class GroupedTau:
-    """Kendall's tau_b over all pairs, over those inside a group, and over those between groups (SafeVLA-Bench F1)."""
+    """Kendall's tau_b over all pairs, those inside a group, and those between groups (SafeVLA-Bench F1)."""
 
     pooled: float
     within: float
