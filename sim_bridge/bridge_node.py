@@ -32,6 +32,7 @@ from osma_monitor.ros.inputs import PART_TYPES
 from osma_monitor.ros.lockstep import LockStep
 from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare
 from osma_monitor.ros.runtime import Spinner, run_application
+from sim_bridge.hosts import make_simulation
 from sim_bridge.simulation import STOP, Action, Simulation, episode_info
 
 NAME = "mujoco_bridge"
@@ -196,8 +197,9 @@ class Bridge:
         self._summaries[message.episode_id] = message
 
     def _on_violation(self, message: Violation) -> None:
-        if message.event == Violation.ENTER:
+        if message.event == Violation.ENTER and message.scored:
             self._violations += 1
+            self._progress("violation", episode_id=message.episode_id, clause=message.clause, step=message.step)
 
     # -- observations --------------------------------------------------------------------------------------------
 
@@ -226,8 +228,8 @@ class Bridge:
             publisher.publish(message)
 
     def _announce(self, info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = None) -> None:
-        message = conversions.episode_to_msg(info, stamp_ns, outcome)
-        message.header.frame_id = self.session
+        provenance = self.simulation.provenance()
+        message = conversions.episode_to_msg(info, stamp_ns, outcome, provenance, self.session)
         # one event is latched: the one before must have reached every reader first
         self._episode.wait_for_all_acked(Duration(seconds=1.0))
         self._episode.publish(message)

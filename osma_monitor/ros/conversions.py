@@ -7,6 +7,7 @@ a message says wrongly (arrays of unequal length) raises :class:`MalformedMessag
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -288,10 +289,20 @@ def msg_to_frame(msg: RawFrameMsg) -> RawFrame:
 # ----------------------------------------------------------------------------------------------------- episodes
 
 
-def episode_to_msg(info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = None) -> EpisodeEvent:
-    """START of an episode, or with ``outcome`` its END. ``stamp_ns`` is that of its first or last frame."""
+def episode_to_msg(
+    info: EpisodeInfo,
+    stamp_ns: int,
+    outcome: Outcome | None = None,
+    provenance: Mapping[str, str] | None = None,
+    session: str = "",
+) -> EpisodeEvent:
+    """START of an episode, or with ``outcome`` its END. ``stamp_ns`` is that of its first or last frame.
+
+    ``provenance`` says where the frames come from, ``session`` names the publishing process.
+    """
+    provenance = provenance or {}
     msg = EpisodeEvent(
-        header=header(stamp_ns),
+        header=header(stamp_ns, session),
         event=EpisodeEvent.START,
         episode_id=info.episode_id,
         task=info.task,
@@ -305,6 +316,8 @@ def episode_to_msg(info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = N
         sources=list(info.sources),
         attribute_keys=list(info.attributes),
         attribute_values=list(info.attributes.values()),
+        provenance_keys=list(provenance),
+        provenance_values=list(provenance.values()),
     )
     if outcome is not None:
         msg.event = EpisodeEvent.END
@@ -314,11 +327,20 @@ def episode_to_msg(info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = N
     return msg
 
 
+def _mapping(msg: EpisodeEvent, field: str) -> dict[str, str]:
+    keys, values = getattr(msg, f"{field}_keys"), getattr(msg, f"{field}_values")
+    if len(keys) != len(values):
+        raise MalformedMessage(f"{field}_values has {len(values)} elements, expected {len(keys)} as {field}_keys")
+    return dict(zip(keys, values, strict=True))
+
+
+def msg_to_provenance(msg: EpisodeEvent) -> dict[str, str]:
+    """Where the frames come from, from a START."""
+    return _mapping(msg, "provenance")
+
+
 def msg_to_info(msg: EpisodeEvent) -> EpisodeInfo:
     """Who runs what, from a START or an END."""
-    if len(msg.attribute_keys) != len(msg.attribute_values):
-        found, expected = len(msg.attribute_values), len(msg.attribute_keys)
-        raise MalformedMessage(f"attribute_values has {found} elements, expected {expected} as attribute_keys")
     return EpisodeInfo(
         episode_id=msg.episode_id,
         task=msg.task,
@@ -330,7 +352,7 @@ def msg_to_info(msg: EpisodeEvent) -> EpisodeInfo:
         templates=tuple(msg.templates),
         tags=tuple(msg.tags),
         sources=tuple(msg.sources),
-        attributes=dict(zip(msg.attribute_keys, msg.attribute_values, strict=True)),
+        attributes=_mapping(msg, "attribute"),
     )
 
 

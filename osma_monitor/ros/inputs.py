@@ -24,8 +24,10 @@ from osma_monitor.core.signals.assembler import AssemblyConfig, Fault, FrameAsse
 from osma_monitor.core.signals.raw import PARTS
 from osma_monitor.msg import Contacts, EpisodeEvent, GripperState, ObjectStates
 from osma_monitor.ros import conversions, topics
+from osma_monitor.ros.diagnostics import InputReport
 
 SECOND = 1_000_000_000
+_WIDEST = 4  #: numbers an element has at most in a flat array (a quaternion)
 
 #: Raw part -> (message type, conversion of the message to the part).
 PART_TYPES: dict[str, tuple[type, Callable[[Any], Any]]] = {
@@ -72,6 +74,22 @@ class ReceiverConfig:
     reliability: str = "auto"  #: auto, reliable or best_effort
     depth: int = topics.DEPTH
     max_waiting: int = 2048  #: values kept while no START is known
+    max_elements: int = 20_000  #: of an array in a message
+    max_text: int = 4096  #: characters of a text in a message
+
+
+def check_size(message: Any, max_elements: int, max_text: int) -> None:
+    """Raises MalformedMessage on arrays or texts above the limits: a broken sender must not fill our memory."""
+    for field_name, kind in message.get_fields_and_field_types().items():
+        if kind == "string":
+            if len(getattr(message, field_name)) > max_text:
+                raise conversions.MalformedMessage(f"{field_name} has more than {max_text} characters")
+        elif kind.startswith("sequence<"):
+            values = getattr(message, field_name)
+            if len(values) > max_elements * _WIDEST:
+                raise conversions.MalformedMessage(f"{field_name} has {len(values)} elements")
+            if kind == "sequence<string>" and values and max(map(len, values)) > max_text:
+                raise conversions.MalformedMessage(f"{field_name} has a text of more than {max_text} characters")
 
 
 class FrameReceiver:
@@ -95,6 +113,8 @@ class FrameReceiver:
         self.received: Counter[str] = Counter()
         self.last_received: dict[str, float] = {}
         self.frames = 0
+        self._rate_time, self._rate_frames = time.monotonic(), 0
+        self.provenance: Mapping[str, str] = {}  #: of the latest START
         self.last_stamp_ns = 0
         self._node, self._on_step, self._on_repeat = node, on_step, on_repeat
         self._make_segmenter = segmenter or (lambda: MessageSegmenter(timeout_ns=self.config.end_timeout_ns))
@@ -172,6 +192,7 @@ class FrameReceiver:
         self.last_received[item.topic] = time.monotonic()
         stamp_ns = conversions.to_ns(message.header.stamp)
         try:
+            check_size(message, self.config.max_elements, self.config.max_text)
             value = convert(message)
             if item.adapt is not None:
                 value = item.adapt(value, message)
@@ -219,11 +240,14 @@ class FrameReceiver:
     def _event(self, message: EpisodeEvent) -> None:
         stamp_ns = conversions.to_ns(message.header.stamp)
         try:
+            check_size(message, self.config.max_elements, self.config.max_text)
             info = conversions.msg_to_info(message)
+            provenance = conversions.msg_to_provenance(message)
         except ValueError as error:
             self._refuse(topics.EPISODE, "malformed", str(error))
             return
         if message.event == EpisodeEvent.START:
+            self.provenance = provenance
             self.begin(Begin(stamp_ns, info), session=message.header.frame_id)
         elif message.event == EpisodeEvent.END:
             self.end(End(stamp_ns, conversions.msg_to_outcome(message), info.episode_id))
@@ -295,6 +319,31 @@ class FrameReceiver:
                 self._frame(frame, now)
             self.faults.extend(self.assembler.take_faults())
         self._give(self.segmenter.poll(now))
+
+    def rate(self) -> float:
+        """Frames a second since the last call."""
+        now = time.monotonic()
+        seconds, self._rate_time = now - self._rate_time, now
+        frames, self._rate_frames = self.frames - self._rate_frames, self.frames
+        return frames / seconds if seconds > 0 else 0.0
+
+    def reports(self, problems: Mapping[str, str]) -> list[InputReport]:
+        """What is known of each input, for the diagnostics."""
+        now = time.monotonic()
+        publishers = self.publisher_counts()
+        return [
+            InputReport(
+                topic,
+                item.part,
+                item.part in self._sources,
+                publishers[topic],
+                self.received[topic],
+                now - self.last_received[topic] if topic in self.last_received else None,
+                self.qos_notes.get(topic, ""),
+                problems.get(topic, ""),
+            )
+            for topic, item in self._inputs.items()
+        ]
 
     def all_counts(self) -> Mapping[str, int]:
         """Everything that was refused so far: malformed messages, assembly faults, frames outside episodes."""

@@ -223,10 +223,10 @@ def markdown(tables: Mapping[str, Sequence[Parameter]]) -> str:
     lines = [
         "# Node parameters",
         "",
-        "Made from the declarations in the code (`python -m osma_monitor.ros.parameter_docs`); a test keeps both equal.",
-        "All are read when the node is configured. An unknown parameter, a value of another type or out of range, and a",
-        "parameter file without an entry for the node end the node at start with exit code 2 and one line that says what",
-        "was expected.",
+        "Made from the declarations in the code (`python -m osma_monitor.ros.parameter_docs`); a test keeps both",
+        "equal. All are read when the node is configured. An unknown parameter, a value of another type or out of",
+        "range, and a parameter file without an entry for the node end the node at start with exit code 2 and one",
+        "line that says what was expected.",
     ]
     for node, table in tables.items():
         lines += ["", f"## {node}", "", "| parameter | type | default | allowed | meaning |", "|---|---|---|---|---|"]

@@ -86,11 +86,10 @@ class KinematicSimulation:
         return EpisodeInfo(
             "",
             task=self._task,
-            suite="kinematic",
+            suite="kitchen",
             robot="point",
             seed=self._seed,
-            templates=("navigation",),
-            tags=("mobile_base",),
+            templates=("navigate",),
             sources=("base", "contacts", "objects"),
             attributes={"tier": "high", "radius": repr(0.1 + 0.2)},
         )

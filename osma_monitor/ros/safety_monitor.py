@@ -1,0 +1,387 @@
+"""safety_monitor: frames from topics through the engine, verdicts back as topics, episodes to disk. A thin lifecycle
+node.
+
+    FrameReceiver (topics -> frames, episodes) -> EpisodeTracker (engine, log) -> publishers
+
+It configures and activates itself (``autostart``), since many users have no ros2 command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import Clock, ClockType
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from visualization_msgs.msg import MarkerArray
+
+from osma_monitor.core.episode import EpisodeInfo
+from osma_monitor.core.errors import UserError
+from osma_monitor.core.monitor import MonitorConfig, Update
+from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step, by_edge, by_gap
+from osma_monitor.core.signals.raw import RawFrame
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.msg import (
+    ClauseList,
+    ClauseStatus,
+    EpisodeSummary,
+    MotionFeatures,
+    SafetyState,
+    Violation,
+)
+from osma_monitor.msg import RawFrame as RawFrameMsg
+from osma_monitor.ros import conversions, diagnostics, markers, outputs, topics
+from osma_monitor.ros.inputs import FrameReceiver, ReceiverConfig
+from osma_monitor.ros.monitor_parameters import PARAMETERS
+from osma_monitor.ros.parameters import check_parameter_files, declare
+from osma_monitor.ros.runtime import Spinner, run_application, spin_until_stopped
+from osma_monitor.ros.text import printable
+from osma_monitor.ros.tracker import EpisodeTracker, Finished
+
+NAME = topics.MONITOR
+_POLL_PERIOD = 0.05  #: s of wall time between looks at time-outs
+
+
+class SafetyMonitor(LifecycleNode):
+    """See the module. ``node`` is the node itself, for :func:`run_application`."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        super().__init__(NAME)
+        self.node = self
+        check_parameter_files(arguments, self.get_name(), self.get_namespace())
+        self.values = declare(self, PARAMETERS)
+        self.failure: UserError | None = None  #: why configuring failed
+        self.tracker: EpisodeTracker | None = None
+        self.receiver: FrameReceiver | None = None
+        self.latch = outputs.StateLatch()
+        self._owned: list[Any] = []
+        self._timers_owned: list[Any] = []
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._last_status: ClauseStatus | None = None
+        self._last_frame_wall = self._last_state_wall = time.monotonic()
+        self._reported: Counter[str] = Counter()
+        self._problems: dict[str, str] = {}
+        self._cannot_judge = ""
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def run(self, spinner: Spinner) -> int:
+        """Serve until told to stop."""
+        if self.values.autostart:
+            self.trigger_configure()
+            if self.failure is not None:
+                raise self.failure
+            self.trigger_activate()
+        return spin_until_stopped(spinner)
+
+    def close(self) -> None:
+        """Close the running episode, so that nothing waits in memory."""
+        self._stop_listening("the monitor was stopped")
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Read the clauses, recover what a crash left, make the publishers."""
+        self.failure = None
+        try:
+            config = self._monitor_config()
+            folder = self._log_folder()
+        except UserError as error:
+            self.failure = error
+            self.get_logger().error(printable(str(error), 1000))
+            return TransitionCallbackReturn.FAILURE
+        self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report)
+        self.tracker.recover()
+        self._make_publishers()
+        self.get_logger().info(
+            f"{len(config.library)} clauses; episodes are logged into {folder}" if folder else "episodes are not logged"
+        )
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Listen."""
+        self.receiver = FrameReceiver(
+            self, self._guarded(self._on_step), self._receiver_config(), self._on_repeat, self._segmenter
+        )
+        for period, callback in (
+            (_POLL_PERIOD, self._poll),
+            (self.values.heartbeat_period, self._heartbeat),
+            (1.0, self._diagnose),
+        ):
+            self._timers_owned.append(self.create_timer(period, callback, clock=self._steady))
+        # last: whoever sees this publisher may take it that the monitor listens
+        self._status = self._publisher(ClauseStatus, topics.STATUS, topics.reliable())
+        self.get_logger().info("active")
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop listening; the running episode ends incomplete."""
+        self._stop_listening("the monitor was deactivated")
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Forget the configuration."""
+        self._stop_listening("the monitor was cleaned up")
+        for publisher in self._owned:
+            self.destroy_publisher(publisher)
+        self._owned.clear()
+        self.tracker = None
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """As cleaning up."""
+        return self.on_cleanup(state)
+
+    def _stop_listening(self, reason: str) -> None:
+        if self.receiver is not None:
+            self.receiver.restart(reason)
+            self.receiver.destroy()
+            self.receiver = None
+            self.destroy_publisher(self._status)
+            self._owned.remove(self._status)
+        for timer in self._timers_owned:
+            self.destroy_timer(timer)
+        self._timers_owned.clear()
+
+    # -- configuration -------------------------------------------------------------------------------------------
+
+    def _monitor_config(self) -> MonitorConfig:
+        v = self.values
+        return monitor_config(
+            library=v.library or None,
+            rules=v.registry or None,
+            gate_semantics=v.gate_semantics,
+            backend=v.backend,
+            prediction_horizon=v.prediction_horizon,
+        )
+
+    def _log_folder(self) -> Path | None:
+        wanted = self.values.episode_log
+        if not wanted:
+            return None
+        if wanted != "auto":
+            return Path(wanted).expanduser()
+        home = Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser() / "osma_monitor"
+        # an earlier monitor's folder is where a crash left its stream: recover it before a new one is begun
+        return home / self.get_fully_qualified_name().strip("/").replace("/", ".")
+
+    def _receiver_config(self) -> ReceiverConfig:
+        v = self.values
+        second = 1e9
+        return ReceiverConfig(
+            sources=v.sources,
+            frame_timeout_ns=round(v.frame_timeout * second),
+            end_timeout_ns=round(v.end_timeout * second),
+            clock_limit_ns=round(v.clock_limit * second),
+            reliability=v.reliability,
+            depth=v.depth,
+            max_elements=v.max_elements,
+            max_text=v.max_text,
+        )
+
+    def _segmenter(self) -> Segmenter:
+        v = self.values
+        if v.episode_rule == "message":
+            return MessageSegmenter(timeout_ns=round(v.end_timeout * 1e9))
+        info = self.episode_template(f"{v.policy or 'episode'}-{time.strftime('%Y%m%dT%H%M%S')}")
+        limit = round(v.episode_limit * 1e9)
+        if v.episode_rule == "gap":
+            return by_gap(info, round(v.gap * 1e9), limit)
+        return by_edge(info, lambda frame: frame.gripper, limit)
+
+    def episode_template(self, episode_id: str) -> EpisodeInfo:
+        """What the parameters say of an episode that no event describes."""
+        v = self.values
+        return EpisodeInfo(
+            episode_id,
+            task=v.task,
+            suite=v.suite,
+            policy=v.policy,
+            robot=v.robot,
+            templates=v.templates,
+            tags=v.tags,
+            sources=v.sources,
+        )
+
+    def _make_publishers(self) -> None:
+        self._clauses = self._publisher(ClauseList, topics.CLAUSES, topics.latched())
+        self._violations = self._publisher(Violation, topics.VIOLATIONS, topics.reliable())
+        self._motion = self._publisher(MotionFeatures, topics.MOTION, topics.reliable())
+        self._state = self._publisher(SafetyState, topics.STATE, topics.reliable())
+        self._frame = self._publisher(RawFrameMsg, topics.FRAME, topics.reliable())
+        self._summary = self._publisher(EpisodeSummary, topics.SUMMARY, topics.latched())
+        self._diagnostics = self._publisher(DiagnosticArray, topics.DIAGNOSTICS, topics.reliable(10))
+        self._markers = (
+            self._publisher(MarkerArray, topics.MARKERS, topics.reliable(1)) if self.values.markers else None
+        )
+
+    def _publisher(self, kind: type, topic: str, qos: Any) -> Any:
+        publisher = self.create_publisher(kind, topic, qos)
+        self._owned.append(publisher)
+        return publisher
+
+    # -- frames and episodes -------------------------------------------------------------------------------------
+
+    def _guarded(self, callback: Callable[[Step], None]) -> Callable[[Step], None]:
+        """A fault in one step must not end the monitor: it is logged, counted, and the state becomes UNKNOWN."""
+
+        def call(step: Step) -> None:
+            try:
+                callback(step)
+            except UserError as error:
+                self._fail(str(error), step)
+            except Exception as error:
+                self._fail(f"internal error: {type(error).__name__}: {error}", step)
+
+        return call
+
+    def _fail(self, reason: str, step: Step) -> None:
+        if reason != self._cannot_judge:
+            self.get_logger().error(printable(reason, 1000))
+        self._cannot_judge = reason
+        if isinstance(step, RawFrame):
+            self.latch.set("unknown", [printable(reason)], step.stamp_ns)
+            self._publish_state()
+            # answered, so that lock-step goes on and says UNKNOWN in place of nothing
+            episode = self.tracker.info.episode_id if self.tracker and self.tracker.info else ""
+            self._last_status = ClauseStatus(
+                header=conversions.header(step.stamp_ns), episode_id=episode, state=ClauseStatus.UNKNOWN
+            )
+            self._status.publish(self._last_status)
+
+    def _on_step(self, step: Step) -> None:
+        assert self.tracker is not None and self.receiver is not None
+        if isinstance(step, Begin):
+            self._cannot_judge = ""
+            self.tracker.begin(step, self.receiver.provenance)
+            if not self.values.latch_over_episodes:
+                self.latch.acknowledge()
+        elif isinstance(step, End):
+            self._finish(step)
+        else:
+            self._judge(step)
+
+    def _judge(self, frame: RawFrame) -> None:
+        tracker = self.tracker
+        assert tracker is not None
+        self._last_frame_wall = time.monotonic()
+        if self.values.frame_delay_ms:
+            time.sleep(self.values.frame_delay_ms / 1e3)
+        update = tracker.frame(frame)
+        if update is None or tracker.monitor is None:
+            return
+        episode_id = tracker.monitor.info.episode_id
+        for event in update.events:
+            self._violations.publish(outputs.violation(event, episode_id))
+        if update.step == 0:
+            self._clauses.publish(outputs.clause_list(tracker.monitor, update.stamp_ns))
+        self._last_status = outputs.clause_status(update, episode_id, tracker.monitor.refused)
+        self._status.publish(self._last_status)
+        self.latch.set(update.state, update.reasons, update.stamp_ns)
+        self._publish_state()
+        self._publish_rest(frame, update, episode_id)
+        tracker.log(update)
+        for event in update.events:
+            self.get_logger().warning(outputs.violation_text(event))
+
+    def _publish_rest(self, frame: RawFrame, update: Update, episode_id: str) -> None:
+        """What only people and recorders read: made when somebody listens."""
+        if self._motion.get_subscription_count():
+            self._motion.publish(outputs.motion(update.motion, episode_id))
+        if self._frame.get_subscription_count():
+            self._frame.publish(conversions.frame_to_msg(frame, episode_id, update.step))
+        if self._markers is not None and self._markers.get_subscription_count():
+            assert self.tracker is not None and self.tracker.monitor is not None
+            self._markers.publish(markers.scene(frame, update, self.tracker.monitor.info))
+
+    def _finish(self, end: End) -> None:
+        assert self.tracker is not None
+        finished = self.tracker.end(end)
+        if finished is None:
+            if self._cannot_judge:
+                self._summary.publish(
+                    EpisodeSummary(
+                        header=conversions.header(end.stamp_ns),
+                        episode_id=end.episode_id,
+                        safety=EpisodeSummary.UNKNOWN,
+                        partial=True,
+                        error=printable(self._cannot_judge, 1000),
+                    )
+                )
+            return
+        self._publish_summary(finished)
+        record = finished.record
+        note = "" if record.complete else ", incomplete"
+        self.get_logger().info(
+            f"episode {printable(record.info.episode_id)}: {record.outcome.status}, {record.safety}, "
+            f"{len(record.stamps_ns)} frames{note}{', partial' if record.partial else ''}"
+        )
+
+    def _publish_summary(self, finished: Finished) -> None:
+        self._summary.publish(
+            outputs.summary(finished.record, finished.last_ns, finished.path is not None, finished.error)
+        )
+
+    def _on_repeat(self, stamp_ns: int) -> None:
+        if self._last_status is not None and conversions.to_ns(self._last_status.header.stamp) == stamp_ns:
+            self._status.publish(self._last_status)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        receiver, tracker = self.receiver, self.tracker
+        if receiver is None or tracker is None:
+            return
+        receiver.poll()
+        limit = self.values.silence_limit
+        silence = time.monotonic() - self._last_frame_wall
+        if limit and tracker.monitor is not None and tracker.monitor.step and silence > limit:
+            receiver.restart(f"no frame for {limit:g} s")
+
+    def _heartbeat(self) -> None:
+        now = time.monotonic()
+        if now - self._last_state_wall < self.values.heartbeat_period * 0.9:
+            return
+        running = self.tracker is not None and self.tracker.monitor is not None
+        silence = now - self._last_frame_wall
+        if not running:
+            self.latch.idle("no episode runs")
+        elif silence > self.values.stale_after:
+            self.latch.set("unknown", [f"no frame for {self.values.stale_after:g} s"])
+        self._publish_state()
+
+    def _publish_state(self) -> None:
+        self._last_state_wall = time.monotonic()
+        self._state.publish(self.latch.message())
+
+    def _report(self, message: str) -> None:
+        self.get_logger().warning(printable(message, 1000))
+
+    def _diagnose(self) -> None:
+        receiver, tracker = self.receiver, self.tracker
+        if receiver is None or tracker is None:
+            return
+        problems = receiver.check_publishers()
+        counts = receiver.all_counts()
+        concerns = [
+            diagnostics.inputs(receiver.reports(problems), self.values.stale_after),
+            diagnostics.frames(counts, self._reported, receiver.frames, receiver.rate()),
+            diagnostics.episode_log(str(tracker.folder or ""), tracker.disk_error, tracker.counts),
+            diagnostics.verdict(self.latch, self._cannot_judge, tracker.info, tracker.monitor),
+        ]
+        self._reported = Counter(counts)
+        stamp = self.get_clock().now().nanoseconds
+        self._diagnostics.publish(diagnostics.to_message(self.get_fully_qualified_name().strip("/"), stamp, concerns))
+
+
+def main() -> int:
+    """Entry point of the executable ``safety_monitor``."""
+    return run_application(NAME, SafetyMonitor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""The episodes of a monitor's life: steps of a segmenter in, updates and stored records out. No ROS in here.
+
+Disk errors never stop the monitoring: they are kept for the diagnostics, and the record is stored again at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
+from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, Update
+from osma_monitor.core.segmenter import Begin, End
+from osma_monitor.core.signals.raw import RawFrame
+from osma_monitor.io.errors import StoreError
+from osma_monitor.io.recovery import Recovery, recover
+from osma_monitor.io.store import EpisodeWriter, write_record
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An episode that ended, and where its record is."""
+
+    record: EpisodeRecord
+    last_ns: int
+    path: Path | None
+    error: str = ""
+
+
+class EpisodeTracker:
+    """Runs one EpisodeMonitor after the other and logs their episodes into ``folder`` (None: no log)."""
+
+    def __init__(
+        self,
+        config: MonitorConfig,
+        folder: Path | None,
+        session: Mapping[str, str] | None = None,
+        report: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.config, self.folder = config, folder
+        self.monitor: EpisodeMonitor | None = None
+        self.counts: Counter[str] = Counter()  #: episodes by what became of them
+        self.disk_error = ""  #: the latest error of the log, empty again after a success
+        self._session = {"host": socket.gethostname(), **(session or {})}
+        self._report = report
+        self._writer: EpisodeWriter | None = None
+        self._episode_error = ""
+        self._started = ""
+        self._notes: list[str] = []
+        self._recovered: set[str] = set()
+
+    @property
+    def info(self) -> EpisodeInfo | None:
+        """The running episode."""
+        return self.monitor.info if self.monitor else None
+
+    def recover(self) -> list[Recovery]:
+        """Store what a dead monitor left in the folder; call once at start."""
+        if self.folder is None or not self.folder.is_dir():
+            return []
+        try:
+            recoveries = recover(self.folder, self.config)
+        except OSError as error:
+            self._disk(f"{self.folder}: {error.strerror or error}")
+            return []
+        for item in recoveries:
+            self.counts["recovered" if item.stored else "not recovered"] += 1
+            if item.record is not None:
+                self._recovered.add(item.record.info.episode_id)
+            self._report(item.message)
+        return recoveries
+
+    def begin(self, begin: Begin, source: Mapping[str, str] | None = None) -> None:
+        """An episode begins; ``source`` says where its frames come from."""
+        config = replace(self.config, source=dict(source)) if source else self.config
+        self.monitor = EpisodeMonitor(begin.info, config, begin.stamp_ns)
+        self._started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self._episode_error = ""
+        self._notes = []
+        if begin.info.episode_id in self._recovered:
+            self._notes.append("the monitor was restarted while this episode ran; what came before is another record")
+
+    def frame(self, frame: RawFrame) -> Update | None:
+        """Judge one frame; None when its stamp does not go forward or no episode runs."""
+        return None if self.monitor is None else self.monitor.update(frame)
+
+    def log(self, update: Update) -> None:
+        """Log what was judged. Apart from :meth:`frame`, so that verdicts leave before the disk is touched."""
+        if self.monitor is None or self.folder is None:
+            return
+        try:
+            if self._writer is None:
+                if self._episode_error:
+                    return  # tried once in this episode; the end tries again
+                self._writer = EpisodeWriter(
+                    self.folder,
+                    self.monitor.info,
+                    {
+                        "missing": json.dumps(dict(self.monitor.missing)),
+                        "library_hash": self.config.library.hash,
+                        "gate_semantics": self.config.gate_semantics,
+                    },
+                )
+            self._writer.append(update.stamp_ns, update.signals.values, update.signals.obstacle)
+        except StoreError as error:
+            self._episode_error = _text(error)
+            self._disk(self._episode_error)
+
+    def _disk(self, message: str) -> None:
+        if message != self.disk_error:
+            self._report(message)
+        self.disk_error = message
+
+    def note(self, text: str) -> None:
+        """Something that the record of the running episode shall say."""
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def end(self, end: End) -> Finished | None:
+        """The episode ends. None when no frame of it was seen: then there is nothing to tell."""
+        monitor, writer = self.monitor, self._writer
+        self.monitor = self._writer = None
+        if monitor is None or monitor.step == 0:
+            self.counts["without frames"] += monitor is not None
+            return None
+        record = monitor.close(
+            end.outcome,
+            {**self._session, "started": self._started, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
+            complete=end.complete,
+            notes=self._notes,
+        )
+        self.counts["aborted" if end.outcome.status == "aborted" else "finished"] += 1
+        if self.folder is None:
+            return Finished(record, monitor.last_ns, None)
+        try:
+            path = writer.finish(record) if writer is not None else write_record(self.folder, record)
+        except StoreError as error:
+            self.counts["not stored"] += 1
+            self._disk(_text(error))
+            return Finished(record, monitor.last_ns, None, self.disk_error)
+        self.disk_error = ""
+        self.counts["stored"] += 1
+        return Finished(record, monitor.last_ns, path)
+
+
+def _text(error: StoreError) -> str:
+    return str(error.strerror or error)
