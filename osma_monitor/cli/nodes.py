@@ -6,7 +6,7 @@ from osma_monitor.cli import exits
 
 MODULES = {
     "mujoco_bridge": "sim_bridge.bridge_node",
-    "policy": "sim_bridge.policies.node",
+    "policy": "sim_bridge.policy_node",
     "safety_monitor": "osma_monitor.ros.safety_monitor",
     "command_gate": "osma_monitor.ros.command_gate",
     "episode_scorer": "osma_monitor.ros.episode_scorer",
