@@ -151,7 +151,8 @@ class ScoreTable:
     undecided: Bools  #: (E, C) active and marked unknown although rho has a value
     library_hash: tuple[str, ...] = ()
     gate_semantics: tuple[str, ...] = ()
-    reported: Mapping[str, Floats] = field(default_factory=dict)  #: rho of report-only clauses, NaN where absent
+    reported: Mapping[str, Floats] = field(default_factory=dict)  #: rho of report-only clauses, NaN where not decided
+    reported_active: Mapping[str, Bools] = field(default_factory=dict)  #: where they are evaluated at all
 
     def __len__(self) -> int:
         return len(self.success)
@@ -222,6 +223,7 @@ class ScoreTable:
             library_hash=self.library_hash,
             gate_semantics=self.gate_semantics,
             reported={name: values[rows] for name, values in self.reported.items()},
+            reported_active={name: values[rows] for name, values in self.reported_active.items()},
         )
 
     def scored(self) -> ScoreTable:
@@ -287,9 +289,7 @@ def as_table(scores: Scores) -> ScoreTable:
             for clause, number in values.items():
                 if clause in at:
                     array[r, at[clause]] = number
-    reported = {}
-    for name in dict.fromkeys(c for row in rows for c in row.reported):
-        reported[name] = np.array([row.reported.get(name, NAN) for row in rows], np.float64)
+    reported = dict.fromkeys(c for row in rows for c in row.reported)
     return ScoreTable(
         clauses=clauses,
         success=np.array([-1 if row.success is None else int(row.success) for row in rows], np.int8),
@@ -308,7 +308,8 @@ def as_table(scores: Scores) -> ScoreTable:
         undecided=undecided,
         library_hash=tuple(sorted({row.library_hash for row in rows} - {""})),
         gate_semantics=tuple(sorted({row.gate_semantics for row in rows} - {""})),
-        reported=reported,
+        reported={name: np.array([row.reported.get(name, NAN) for row in rows], np.float64) for name in reported},
+        reported_active={name: np.array([name in row.reported for row in rows], bool) for name in reported},
     )
 
 
