@@ -51,11 +51,8 @@ format: setup ## Format the sources and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup ## Run the speed comparisons of bench/; figures go to bench/results/
-	@mkdir -p bench/results
-	@for module in $$(ls bench/*.py | grep -v '/_'); do \
-	  name=$$(basename $$module .py); echo "bench: $$name"; $(BIN)/python -m bench.$$name || exit 1; \
-	done
+bench: setup ## Run the speed comparisons of bench/ (or those named: BENCH="ssi stl"); figures go to bench/results/
+	@$(BIN)/python scripts/run_benchmarks.py $(BENCH)
 
 lock: ## Resolve the lock files anew (needs uv: pip install uv)
 	@command -v uv >/dev/null || { echo "lock: uv not found; get it with: pip install uv" >&2; exit 3; }
