@@ -82,7 +82,12 @@ class Timeline:
 
 
 def evaluate_graph(
-    graph: Graph, timeline: Timeline, columns: Sequence[Array], closed: bool = True, roots: Iterable[int] | None = None
+    graph: Graph,
+    timeline: Timeline,
+    columns: Sequence[Array],
+    closed: bool = True,
+    roots: Iterable[int] | None = None,
+    given: Mapping[int, Track] | None = None,
 ) -> dict[int, Track]:
     """Tracks of the wanted nodes.
 
@@ -92,14 +97,16 @@ def evaluate_graph(
         columns: one array a signal in the order of ``graph.signals``, NaN where unknown (never inf).
         closed: the trace has ended.
         roots: wanted nodes; default: the roots of the graph.
+        given: tracks of nodes that are known already.
     """
+    given = given or {}
     wanted = set(graph.roots if roots is None else roots)
     needed = set(wanted)
     for index in range(len(graph.nodes) - 1, -1, -1):
-        if index in needed:
+        if index in needed and index not in given:
             needed.update(graph.nodes[index].args)
     terms: dict[int, Array] = {}
-    values: dict[int, Track] = {}
+    values: dict[int, Track] = dict(given)
     dtype = columns[0].dtype if columns else np.dtype(np.float64)
 
     def interval(index: int) -> Track:
@@ -107,7 +114,7 @@ def evaluate_graph(
 
     with np.errstate(all="ignore"):
         for index, node in enumerate(graph.nodes):
-            if index not in needed:
+            if index not in needed or index in given:
                 continue
             if node.scalar:
                 if node.op == "number":

@@ -5,19 +5,22 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from osma_monitor.core.stl.codegen import compile_graph
 from osma_monitor.core.stl.errors import TraceError, UnknownSignalError
 from osma_monitor.core.stl.graph import build_graph
-from osma_monitor.core.stl.offline import Timeline, as_formula, evaluate_graph, unknown_signal
+from osma_monitor.core.stl.offline import as_formula, unknown_signal
+from osma_monitor.core.stl.stream import Stream
 from osma_monitor.core.stl.syntax import Formula
 from osma_monitor.core.stl.verdict import UNDECIDED, Bounds, Update, Verdict
 
 Sample = Mapping[str, float | None] | Sequence[float] | NDArray[np.float64]
+_SNAPSHOT_VERSION = 1
 
 
 class Library:
@@ -26,15 +29,16 @@ class Library:
     Args:
         formulas: formulas or their texts (one iterable of them is accepted as well).
         gate_signals: names whose comparisons are Boolean (±inf).
-        signals: names that samples may hold besides those that the formulas read. With it a formula that reads another name is
-            refused at once, and samples may hold any of these names.
+        signals: names that samples may hold besides those that the formulas read. With it a formula that reads another
+            name is refused at once, and samples may hold any of these names.
 
     Attributes:
         formulas: the clauses in order.
         signals: the names that the clauses read, sorted: the order of samples given as plain sequences.
+        gate_signals: the gates.
 
-    A sample's part that is NaN, infinite, None or missing is unknown and counted. A stamp that repeats or goes back is refused and
-    counted, and changes nothing else.
+    What of a sample is NaN, infinite, None or missing is unknown and counted. A stamp that repeats or goes back is refused
+    and counted, and changes nothing else.
     """
 
     def __init__(
@@ -55,18 +59,22 @@ class Library:
             for name in self.signals:
                 if name not in self._declared:
                     raise UnknownSignalError(unknown_signal(name, self._declared))
+        self._program = compile_graph(self._graph)
         self.reset()
 
     def reset(self) -> None:
         """Back to a new monitor."""
-        self._stamps: list[int] = []
-        self._rows: list[list[float]] = []
-        self._refused = 0
-        self._closed = False
-        self._last = Update(
-            0, False, 0, 0, False, (UNDECIDED,) * len(self.formulas), (UNDECIDED,) * len(self.formulas),
-            tuple(not left for left in self._graph.antecedents), (0,) * len(self.formulas),
-        )  # fmt: skip
+        program = self._program
+        self._streams = [Stream(self._graph, clause, inputs) for clause, inputs in program.streamed]
+        make = program.namespace["make"]
+        self._parts: dict[str, Callable[..., Any]] = make(
+            object.__new__, Update, program, self._slow, self._widen, self._streams
+        )
+        self._point = program.point_allowed
+        self._stamp: int | None = None
+        self._end: Update | None = None
+        # the generated function stands in for the method below, which would cost a call more
+        self.__dict__["update"] = self._parts["point"] if self._point else self._slow
 
     def update(self, stamp_ns: int, values: Sample) -> Update:
         """Takes one sample.
@@ -74,98 +82,156 @@ class Library:
         Args:
             stamp_ns: int nanoseconds, later than the last.
             values: a mapping from signal name to number, or numbers in the order of ``signals``.
+
+        Raises:
+            TraceError: after :meth:`close`; a sequence of another length; a value that is no number.
+            UnknownSignalError: the mapping lacks a signal and holds a similar name that nothing reads.
         """
-        if self._closed:
-            raise TraceError("the trace is closed; call reset() before the next sample")
-        stamp = operator.index(stamp_ns)
-        row = self._row(values)
-        if self._stamps and stamp <= self._stamps[-1]:
-            self._refused += 1
-            return self._make(accepted=False)
-        self._stamps.append(stamp)
-        self._rows.append(row)
-        return self._make(accepted=True)
+        return self._slow(stamp_ns, values)
 
     def close(self) -> Update:
         """Ends the trace: unbounded operators collapse to what was seen, bounded windows that the end cut off stay unknown."""
-        self._closed = True
-        return self._make(accepted=True)
-
-    def snapshot(self) -> dict[str, Any]:
-        """The state as plain data (numbers, texts, lists, dicts), for :meth:`restore`."""
-        return {
-            "formulas": [str(f) for f in self.formulas], "gates": sorted(self.gate_signals),
-            "stamps": list(self._stamps), "rows": [list(r) for r in self._rows], "refused": self._refused, "closed": self._closed,
-        }  # fmt: skip
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Takes up a state that :meth:`snapshot` gave, of a library with the same formulas and gates."""
-        if snapshot["formulas"] != [str(f) for f in self.formulas] or snapshot["gates"] != sorted(self.gate_signals):
-            raise TraceError("the snapshot was taken of a library with other formulas or gates")
-        self.reset()
-        self._stamps = list(snapshot["stamps"])
-        self._rows = [list(r) for r in snapshot["rows"]]
-        self._refused, self._closed = snapshot["refused"], snapshot["closed"]
-        if self._stamps:
-            self._make(accepted=True)
+        if self._end is None:
+            data = self._current()._data
+            self._parts["stop"]()
+            results = tuple(s.result(True) for s in self._streams) if data[3] else data[10]
+            self._end = _update((*data[:5], True, True, *data[7:10], results))
+        return self._end
 
     def ages_ns(self) -> dict[str, int | None]:
         """For every signal the time from its last known value to the last stamp; None when it was never known."""
-        ages: dict[str, int | None] = {}
-        for column, name in enumerate(self.signals):
-            known = [s for s, r in zip(self._stamps, self._rows, strict=True) if not math.isnan(r[column])]
-            ages[name] = self._stamps[-1] - known[-1] if known else None
-        return ages
+        data = self._current()._data
+        if data[1] and data[3]:
+            return dict.fromkeys(self.signals, 0)
+        known = self._parts["age"]()
+        return {name: None if k is None else data[2] - k for name, k in zip(self.signals, known, strict=True)}
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain data (numbers, texts, lists, dicts), for :meth:`restore` in this process or another.
+
+        Infinities and NaN are in it as floats, which Python's ``json`` writes and reads.
+        """
+        data = self._current()._data
+        results = [[list(r[0]), list(r[1]), r[2]] for r in data[10]]
+        return {
+            "version": _SNAPSHOT_VERSION,
+            "formulas": [str(f) for f in self.formulas],
+            "gates": sorted(self.gate_signals),
+            "point": self._point,
+            "closed": self._end is not None,
+            "state": self._parts["get"](),
+            "streams": [s.state() for s in self._streams],
+            "update": [*data[1:7], list(data[7]), list(data[8]), list(data[9]), results],
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Takes up a state that :meth:`snapshot` gave.
+
+        Raises:
+            TraceError: the snapshot is of other formulas or gates, or of another version.
+        """
+        same = (
+            snapshot.get("version") == _SNAPSHOT_VERSION
+            and list(snapshot["formulas"]) == [str(f) for f in self.formulas]
+            and list(snapshot["gates"]) == sorted(self.gate_signals)
+        )
+        if not same:
+            raise TraceError("the snapshot was taken of a library with other formulas, other gates or another version")
+        self.reset()
+        self._point = bool(snapshot["point"])
+        if not self._point:
+            self.__dict__["update"] = self._slow
+        saved = snapshot["update"]
+        results = tuple((Bounds(*r[0]), Bounds(*r[1]), bool(r[2])) for r in saved[9])
+        update = _update((self._program, *saved[:6], tuple(saved[6]), tuple(saved[7]), tuple(saved[8]), results))
+        self._parts["put"](snapshot["state"], update)
+        for stream, state in zip(self._streams, snapshot["streams"], strict=True):
+            stream.load(state)
+        self._stamp = update.stamp_ns if update.samples else None
+        if snapshot["closed"]:
+            self._end = update
+
+    def _current(self) -> Update:
+        """What the last sample gave; before the first everything is undecided."""
+        if self._end is not None:
+            return self._end
+        newest = self._parts["newest"]()
+        if isinstance(newest, Update):
+            refused = self._parts["refusals"]()
+            return newest if newest.refused == refused else _update((*newest._data[:4], refused, *newest._data[5:]))
+        flags = (False,) * self._program.flags
+        results = ((UNDECIDED, UNDECIDED, False),) * len(self._streams)
+        return _update((self._program, False, 0, 0, self._parts["refusals"](), True, False, (), flags, (), results))
+
+    def _slow(self, stamp_ns: int, values: Sample) -> Update:
+        """The way of samples that the generated function hands back: odd types, unknown values, refused stamps."""
+        if self._end is not None:
+            raise TraceError("the trace is closed; call reset() before the next sample")
+        try:
+            stamp = operator.index(stamp_ns)
+        except TypeError:
+            raise TraceError(f"a stamp is a whole number of nanoseconds, not {stamp_ns!r}") from None
+        row = self._row(values)
+        current = self._current()
+        if current.samples and stamp <= current.stamp_ns:
+            self._parts["refuse"]()
+            data = self._current()._data
+            return _update((*data[:5], False, *data[6:]))
+        if self._point and math.isfinite(sum(row)):  # the generated function's own test: nothing unknown
+            update: Update = self._parts["point"](stamp, row)
+            return update
+        return self._widen(stamp, row)
+
+    def _widen(self, stamp: int, row: Sequence[float]) -> Update:
+        """Takes a sample with something unknown or undefined in it; from here on values are intervals."""
+        if self._point:
+            self._point = False
+            self._parts["switch"](self._current().stamp_ns)
+            self.__dict__["update"] = self._slow
+        update: Update = self._parts["interval"](stamp, row)
+        return update
 
     def _row(self, values: Sample) -> list[float]:
         if isinstance(values, Mapping):
             self._check_names(values)
-            row = [values.get(name) for name in self.signals]
+            row: list[Any] = [values.get(name) for name in self.signals]
         else:
             row = list(values)
             if len(row) != len(self.signals):
-                raise TraceError(
-                    f"a sample of {len(row)} values for {len(self.signals)} signals: {', '.join(self.signals)}"
-                )
-        floats = [math.nan if v is None else float(v) for v in row]
-        return [v if math.isfinite(v) else math.nan for v in floats]
+                names = ", ".join(self.signals)
+                raise TraceError(f"a sample of {len(row)} values for the {len(self.signals)} signals {names}")
+        return [_number(name, value) for name, value in zip(self.signals, row, strict=True)]
 
     def _check_names(self, values: Mapping[str, Any]) -> None:
         missing = [name for name in self.signals if name not in values]
         if not missing:
             return
-        extra = [
-            name
-            for name in values
-            if name not in self.signals and (self._declared is None or name not in self._declared)
-        ]
+        known = self._declared or frozenset(self.signals)
+        extra = [name for name in values if name not in known]
         for name in missing:
             near = difflib.get_close_matches(name, extra, 1)
             if near:
-                raise UnknownSignalError(f"the sample holds {near[0]!r}, which no formula reads, and lacks {name!r}")
+                raise UnknownSignalError(
+                    f"the sample holds {near[0]!r}, which nothing reads, and lacks {name!r}: a typing error?"
+                )
 
-    def _make(self, accepted: bool) -> Update:
-        if not self._stamps:
-            return self._last
-        rows = np.array(self._rows, dtype=np.float64).reshape(len(self._stamps), len(self.signals))
-        columns = list(rows.T.copy())
-        graph = self._graph
-        wanted = set(graph.roots) | {a for left in graph.antecedents for a in left}
-        wanted = {w for w in wanted if not graph.nodes[w].scalar}
-        found = evaluate_graph(graph, Timeline(np.array(self._stamps, dtype=np.int64)), columns, self._closed, wanted)
 
-        def bounds(node: int, at: int) -> Bounds:
-            track = found[node]
-            return Bounds(float(track.lower[at]) + 0.0, float(track.upper[at]) + 0.0, float(track.rho[at]) + 0.0)
+def _update(data: tuple[Any, ...]) -> Update:
+    update = Update()
+    update._data = data
+    return update
 
-        judged = tuple(bounds(root, 0 if graph.judged_first(i) else -1) for i, root in enumerate(graph.roots))
-        triggered = tuple(not left or any(bool((found[a].lower > 0).any()) for a in left) for left in graph.antecedents)
-        unknown = tuple(int(np.isnan(rows[:, list(reads)]).any(axis=1).sum()) for reads in graph.reads)
-        self._last = Update(
-            self._stamps[-1], accepted, len(self._stamps), self._refused, self._closed, judged,
-            tuple(bounds(root, -1) for root in graph.roots), triggered, unknown,
-        )  # fmt: skip
-        return self._last
+
+def _number(name: str, value: Any) -> float:
+    if value is None:
+        return math.nan
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TraceError(f"signal {name!r} is {value!r}, expected a number") from None
+    except OverflowError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 class OnlineMonitor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,97 +56,137 @@ class Verdict:
 
 
 class Update:
-    """The library after one update: arrays over clauses in the library's order. Immutable; arrays are made when asked for.
+    """The library after one update: arrays over clauses in the library's order.
 
-    Attributes:
-        stamp_ns: stamp of the last accepted sample (of this one, unless refused).
-        accepted: False when this sample was refused, because its stamp repeats or goes back.
-        samples: accepted samples so far.
-        refused: refused samples so far.
-        closed: the trace has ended.
+    Immutable. Arrays are made when asked for, so that a frame costs little when only some are read.
     """
 
-    __slots__ = ("_judged", "_now", "_triggered", "_unknown", "accepted", "closed", "refused", "samples", "stamp_ns")
+    __slots__ = ("_bounds", "_data")
 
-    def __init__(
-        self, stamp_ns: int, accepted: bool, samples: int, refused: int, closed: bool,
-        judged: tuple[Bounds, ...], now: tuple[Bounds, ...], triggered: tuple[bool, ...], unknown: tuple[int, ...],
-    ) -> None:  # fmt: skip
-        self.stamp_ns = stamp_ns
-        self.accepted = accepted
-        self.samples = samples
-        self.refused = refused
-        self.closed = closed
-        self._judged = judged
-        self._now = now
-        self._triggered = triggered
-        self._unknown = unknown
+    # (program, point dialect?, stamp, samples, refused, accepted, closed, values, flags, missed, results of streams)
+    _data: tuple[Any, ...]
+    _bounds: tuple[list[Bounds], list[Bounds]]
+
+    @property
+    def stamp_ns(self) -> int:
+        """Stamp of the last accepted sample (this one, unless it was refused); 0 before the first."""
+        return int(self._data[2])
+
+    @property
+    def samples(self) -> int:
+        """Accepted samples so far."""
+        return int(self._data[3])
+
+    @property
+    def refused(self) -> int:
+        """Refused samples so far."""
+        return int(self._data[4])
+
+    @property
+    def accepted(self) -> bool:
+        """False when this sample was refused, because its stamp repeats or goes back."""
+        return bool(self._data[5])
+
+    @property
+    def closed(self) -> bool:
+        """The trace has ended."""
+        return bool(self._data[6])
+
+    def _pairs(self) -> tuple[list[Bounds], list[Bounds]]:
+        """Judged bounds and those of this instant, worked out once."""
+        try:
+            return self._bounds
+        except AttributeError:
+            pass
+        program, point, stamp, samples, _, _, closed, values, _, _, results = self._data
+        count = len(program.simple) + len(program.streamed)
+        judged, now = [UNDECIDED] * count, [UNDECIDED] * count
+        if samples:
+            read = program.namespace["judge_point" if point else "judge_interval"]
+            for target, found in zip((judged, now), read(values, samples, closed, stamp), strict=True):
+                for clause, (lower, upper, rho) in zip(program.simple, found, strict=True):
+                    target[clause] = Bounds(lower + 0.0, upper + 0.0, rho + 0.0)
+            for (clause, _), result in zip(program.streamed, results, strict=True):
+                judged[clause], now[clause] = result[0], result[1]
+        self._bounds = (judged, now)
+        return self._bounds
 
     # --- the judged value: at the first stamp for formulas that look ahead, else at the current one ---
 
     @property
     def lower(self) -> NDArray[np.float64]:
         """(clauses,) lower bound of the judged value."""
-        return np.array([b[0] for b in self._judged], dtype=np.float64)
+        return np.array([b[0] for b in self._pairs()[0]], dtype=np.float64)
 
     @property
     def upper(self) -> NDArray[np.float64]:
-        """(clauses,) upper bound of the judged value; depth of a violation is ``-upper``."""
-        return np.array([b[1] for b in self._judged], dtype=np.float64)
+        """(clauses,) upper bound of the judged value; the depth of a violation is ``-upper``."""
+        return np.array([b[1] for b in self._pairs()[0]], dtype=np.float64)
 
     @property
     def rho(self) -> NDArray[np.float64]:
-        """(clauses,) the judged value, for ``always`` its minimum so far; NaN where nothing is known."""
-        return np.array([b[2] for b in self._judged], dtype=np.float64)
+        """(clauses,) the judged value, for ``always`` its minimum so far; NaN where it is undecided or nothing is known."""
+        return np.array([b[2] for b in self._pairs()[0]], dtype=np.float64)
 
     @property
     def status(self) -> NDArray[np.int8]:
         """(clauses,) 1 satisfied, -1 violated, 0 unknown."""
-        return np.array([status_code(b[0], b[1]) for b in self._judged], dtype=np.int8)
+        return np.array([status_code(b[0], b[1]) for b in self._pairs()[0]], dtype=np.int8)
 
     # --- this instant alone: the value at the current stamp; for always(body) the body's ---
 
     @property
     def now_lower(self) -> NDArray[np.float64]:
         """(clauses,) lower bound of the formula's value at this very stamp."""
-        return np.array([b[0] for b in self._now], dtype=np.float64)
+        return np.array([b[0] for b in self._pairs()[1]], dtype=np.float64)
 
     @property
     def now_upper(self) -> NDArray[np.float64]:
         """(clauses,) upper bound of the formula's value at this very stamp."""
-        return np.array([b[1] for b in self._now], dtype=np.float64)
+        return np.array([b[1] for b in self._pairs()[1]], dtype=np.float64)
 
     @property
     def now_rho(self) -> NDArray[np.float64]:
-        """(clauses,) the formula's value at this very stamp: the margin of this step; may recover."""
-        return np.array([b[2] for b in self._now], dtype=np.float64)
+        """(clauses,) the formula's value at this very stamp: the margin of this step, which may recover."""
+        return np.array([b[2] for b in self._pairs()[1]], dtype=np.float64)
 
     @property
     def now_status(self) -> NDArray[np.int8]:
         """(clauses,) status of this instant: 1 satisfied, -1 violated, 0 unknown."""
-        return np.array([status_code(b[0], b[1]) for b in self._now], dtype=np.int8)
+        return np.array([status_code(b[0], b[1]) for b in self._pairs()[1]], dtype=np.int8)
+
+    # --- what else was counted ---
 
     @property
     def triggered(self) -> NDArray[np.bool_]:
         """(clauses,) some left side of an implication has been definitely true; true without implications."""
-        return np.array(self._triggered, dtype=np.bool_)
+        return np.array([self._triggered(c) for c in range(len(self))], dtype=np.bool_)
 
     @property
     def unknown(self) -> NDArray[np.int64]:
         """(clauses,) accepted samples so far in which some signal of the clause was missing, NaN or infinite."""
-        return np.array(self._unknown, dtype=np.int64)
+        missed = self._data[9]
+        return np.array(missed or (0,) * len(self), dtype=np.int64)
+
+    def _triggered(self, clause: int) -> bool:
+        program, flags, results = self._data[0], self._data[8], self._data[10]
+        positions = program.triggers[clause]
+        if positions is None or any(flags[p] for p in positions):
+            return True
+        return any(result[2] for (c, _), result in zip(program.streamed, results, strict=True) if c == clause)
 
     def verdict(self, clause: int) -> Verdict:
         """The verdict on one clause by its position."""
-        lower, upper, rho = self._judged[clause]
-        return Verdict(rho, lower, upper, status_name(status_code(lower, upper)), self._triggered[clause])
+        lower, upper, rho = self._pairs()[0][clause]
+        return Verdict(rho, lower, upper, status_name(status_code(lower, upper)), self._triggered(clause))
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts on all clauses."""
-        return tuple(self.verdict(i) for i in range(len(self._judged)))
+        return tuple(self.verdict(i) for i in range(len(self)))
 
     def __len__(self) -> int:
-        return len(self._judged)
+        return len(self._data[0].triggers)
 
     def __repr__(self) -> str:
-        return f"Update(stamp_ns={self.stamp_ns}, accepted={self.accepted}, status={self.status.tolist()}, rho={self.rho.tolist()})"
+        state = "closed" if self.closed else "accepted" if self.accepted else "refused"
+        return f"Update({state}, stamp_ns={self.stamp_ns}, status={self.status.tolist()}, rho={self.rho.tolist()})"

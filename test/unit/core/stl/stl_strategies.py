@@ -1,0 +1,85 @@
+"""Hypothesis strategies: formula texts, traces, stamps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+SIGNALS = ("x", "y", "g")
+GATES = frozenset({"g"})
+SECOND = 1_000_000_000
+
+# few distinct values, so that ties, equalities and repeated minima happen; all are exact in binary
+numbers = st.sampled_from([-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.25])
+constants = st.sampled_from(["-1", "-0.5", "0", "0.5", "1", "2", "1.25e0"])
+names = st.sampled_from(["x", "y"])
+
+
+def terms(temporal=True):
+    def grow(inner):
+        binary = st.builds("({} {} {})".format, inner, st.sampled_from("+-*/"), inner)
+        unary = st.builds("{}({})".format, st.sampled_from(["abs", "sqrt", "-", "exp"]), inner)
+        pairs = st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "pow"]), inner, inner)
+        options = [binary, unary, pairs]
+        if temporal:
+            options.append(st.builds("({}({}))".format, st.sampled_from(["prev", "next", "once", "always[0,2]"]), inner))
+        return st.one_of(options)
+
+    return st.recursive(names | constants, grow, max_leaves=3)
+
+
+def comparisons(term, operators=("<", "<=", ">", ">=", "==", "!=")):
+    plain = st.builds("({} {} {})".format, term, st.sampled_from(operators), term)
+    gate = st.sampled_from(["g", "(g > 0.5)", "(g == 1)", "(g <= 0.5)", "(g != x)"])
+    return st.one_of(plain, plain, plain, gate)
+
+
+def windows(bounds=((0, 0), (0, 1), (0, 2), (1, 2), (2, 5), (1, 1), (0, 7))):
+    return st.sampled_from(["", *[f"[{a},{b}]" for a, b in bounds]])
+
+
+PAST = ("historically", "once")
+AHEAD = ("always", "eventually")
+
+
+def formulas(leaf, past=True, future=True, connectives=("and", "or", "->", "iff", "xor"), edges=True, max_leaves=6, window=None):
+    window = windows() if window is None else window
+
+    def grow(inner):
+        options = [st.builds("({} {} {})".format, inner, st.sampled_from(connectives), inner), st.builds("(not {})".format, inner)]
+        single = (PAST if past else ()) + (AHEAD if future else ())
+        double = (("since",) if past else ()) + (("until",) if future else ())
+        if single:
+            options.append(st.builds("({}{}({}))".format, st.sampled_from(single), window, inner))
+            options.append(st.builds("({} {}{} {})".format, inner, st.sampled_from(double), window, inner))
+        steps = (("prev", "rise", "fall") if past else ()) + (("next",) if future else ())
+        if edges and steps:
+            options.append(st.builds("({}({}))".format, st.sampled_from(steps), inner))
+        return st.one_of(options)
+
+    return st.recursive(leaf, grow, max_leaves=max_leaves)
+
+
+def bounded(leaf, **options):
+    return formulas(leaf, window=st.sampled_from(["[0,1]", "[0,2]", "[1,2]", "[2,4]", "[1,1]"]), **options)
+
+
+@st.composite
+def traces(draw, unknown=True, regular=False, least=1, most=12):
+    count = draw(st.integers(least, most))
+    if regular:
+        stamps = np.arange(count, dtype=np.int64) * SECOND
+    else:
+        gaps = draw(st.lists(st.sampled_from([1, SECOND // 2, SECOND, SECOND, SECOND, 2 * SECOND, 6 * SECOND]), min_size=count, max_size=count))
+        stamps = np.cumsum(np.array(gaps, dtype=np.int64))
+    values = numbers
+    if unknown:
+        values = st.one_of(numbers, numbers, numbers, numbers, numbers, st.sampled_from([math.nan, math.inf, -math.inf]))
+    gate = st.sampled_from([0.0, 1.0, 1.0, math.nan] if unknown else [0.0, 1.0])
+    columns = {
+        name: np.array(draw(st.lists(gate if name == "g" else values, min_size=count, max_size=count)), dtype=np.float64)
+        for name in SIGNALS
+    }
+    return stamps, columns
