@@ -38,6 +38,7 @@ ROBOT = "kitchen_mobile_base"
 #: Limits of the base: m/s, rad/s, m/s^2, rad/s^2.
 MAX_SPEED, MAX_YAW_RATE = 1.0, 1.5
 MAX_ACCELERATION, MAX_YAW_ACCELERATION = 2.0, 4.0
+_SETTLE_STEPS = 150  #: physics steps before the first frame, 0.3 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,19 @@ class KitchenSimulation:
             pose += draw * [self._jitter.position, self._jitter.position, self._jitter.yaw]
         mujoco.mj_resetData(self._model, self._data)
         self._data.qpos[:3] = pose
-        mujoco.mj_forward(self._model, self._data)
-        self._sensors.record(self._data)
+        self._settle()
         return self._frame()
+
+    def _settle(self) -> None:
+        """Let everything come to rest where it stands, so that the contacts of standing are there from the first frame."""
+        data = self._data
+        pose = data.qpos[:3].copy()
+        for _ in range(_SETTLE_STEPS):
+            mujoco.mj_step(self._model, data)
+        data.qpos[:3], data.qvel[:] = pose, 0.0
+        data.time = 0.0
+        mujoco.mj_forward(self._model, data)
+        self._sensors.record(data)
 
     def step(self, action: Action) -> RawFrame:
         """See Simulation. Speeds and accelerations beyond the base's limits are clipped."""
@@ -240,7 +251,6 @@ class KitchenSimulation:
             instruction=instruction("c1", task.goal_name, task.obstacle),
             seed=self._seed,
             templates=("navigate",),
-            tags=("mobile_base",),
             sources=("base", "joints", "ee", "gripper", "contacts", "objects"),
             attributes=attributes,
         )

@@ -1,0 +1,93 @@
+"""The kitchen benchmark in process: how long the 625 tasks take, and what SSI the shipped policies have.
+
+python bench/kitchen.py                        # shortest_path, all tasks, 2 workers
+python bench/kitchen.py --policies cautious reversed shortest_path --ssi
+python bench/kitchen.py --policies shortest_path --ssi --identical --jitter --seeds 0 3 16
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+
+import numpy as np
+
+from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.metrics import navigation, ssi
+from osma_monitor.io.configuration import monitor_config
+from sim_bridge.kitchen.tasks import tasks
+from sim_bridge.rollout import PolicySpec, Progress, Setup, jobs, run
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policies", nargs="+", default=["shortest_path"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--layouts", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--ssi", action="store_true", help="print SSI with its interval over cells")
+    parser.add_argument("--identical", action="store_true", help="one shape for all obstacles")
+    parser.add_argument("--jitter", action="store_true", help="seeded start jitter, another offset for every task")
+    arguments = parser.parse_args()
+
+    options: dict[str, object] = {"identical_shapes": arguments.identical}
+    if arguments.jitter:
+        from sim_bridge.kitchen.simulation import StartJitter
+
+        options["jitter"] = StartJitter()
+    work = jobs(tasks(arguments.layouts), [PolicySpec(name) for name in arguments.policies], arguments.seeds)
+    setup = Setup(monitor_config, host_options=options)
+    started = time.monotonic()
+    records = list(run(work, setup, arguments.workers, _show))
+    took = time.monotonic() - started
+    frames = sum(len(r.stamps_ns) for r in records)
+    print(
+        f"\n{len(records)} episodes, {frames} frames in {took:.1f} s with {arguments.workers} workers: "
+        f"{took / len(records) * 1e3:.0f} ms an episode"
+    )
+    by_policy: dict[tuple[str, int], list[EpisodeRecord]] = defaultdict(list)
+    for record in records:
+        by_policy[record.info.policy, record.info.seed].append(record)
+    for (policy, seed), group in by_policy.items():
+        _score(policy, seed, group, arguments.ssi)
+
+
+def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool) -> None:
+    summary = navigation.summarize(records, navigation.reference_paths(records))
+    violated: dict[str, int] = defaultdict(int)
+    for record in records:
+        for clause in record.clauses:
+            violated[clause.clause] += clause.scored and clause.upper < 0
+    clauses = ", ".join(f"{name} {count}" for name, count in violated.items() if count) or "none"
+    print(
+        f"{policy} seed {seed}: TSR {summary.tsr:.3f} CFSR {summary.cfsr:.3f} NPL {summary.npl:.3f} NPT {summary.npt:.3f}"
+    )
+    print(f"  violated clauses: {clauses}")
+    if with_ssi:
+        table = ssi.table_from_records(records)
+        result = ssi.semantic_sensitivity_index(table)
+        low, high = ssi.bootstrap_interval(result)
+        print(f"  SSI {result.ssi:+.3f} [{low:+.3f}, {high:+.3f}] " + _features(result.tau))
+        means = {tier: np.nanmean(np.asarray(table["d_min"], float)[_tier(table, tier)]) for tier in ssi.TIERS}
+        print("  d_min " + ", ".join(f"{tier} {value:.3f} m" for tier, value in means.items()))
+
+
+def _tier(table: ssi.Table, tier: str) -> np.ndarray:
+    return np.asarray([t == tier for t in table["tier"]])
+
+
+def _features(tau: dict[str, float]) -> str:
+    return " ".join(f"{name} {value:+.3f}" for name, value in tau.items())
+
+
+def _show(progress: Progress) -> None:
+    if progress.done % 25 == 0 or progress.done == progress.total:
+        text = f"\r{progress.done}/{progress.total}, {progress.left_s:.0f} s left, {progress.violations} violations  "
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
