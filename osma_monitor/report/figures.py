@@ -14,7 +14,9 @@ from matplotlib.figure import Figure
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.metrics.outcomes import DEPTH_EDGES
 from osma_monitor.core.motion.features import FEATURES
+from osma_monitor.report.clause_tables import depth_labels
 from osma_monitor.report.model import METRICS, OUTCOME_KINDS, OutcomeKind, Report
 from osma_monitor.report.traces import Margin
 
@@ -26,8 +28,6 @@ OUTCOME_COLORS: dict[OutcomeKind, str] = {
     "unsafe-failure": "#eeb0ae",
     "unknown": "#b9bdc2",
 }
-#: Edges of the classes of depth in the depth mix (SafeVLA-Bench Figure 3).
-DEPTH_EDGES = (0.25, 0.5, 0.75)
 FILE_TYPES = ("pdf", "svg", "png")
 WIDTH_IN = 5.5  # one text column of the usual conference styles
 
@@ -92,13 +92,14 @@ def outcomes(report: Report) -> Figure:
 def depth_mix(report: Report) -> Figure:
     """Unsafe successes by the depth of their worst clause, as a share of all episodes (SafeVLA-Bench Figure 3)."""
     figure, (ax,) = _figure(0.9 + 0.3 * max(len(report.policies), 1))
-    labels = ["d < 0.25", "0.25 to 0.5", "0.5 to 0.75", "d ≥ 0.75"]
+    labels = depth_labels()
     left = np.zeros(len(report.policies))
     shares = np.zeros((len(report.policies), len(labels)))
     for i, policy in enumerate(report.policies):
         for r in report.records:
             if r.info.policy == policy.policy and r.complete and r.outcome.success and r.safety == "unsafe":
-                shares[i, int(np.searchsorted(DEPTH_EDGES, r.depth, side="right"))] += 100.0 / max(policy.n, 1)
+                place = int(np.searchsorted(DEPTH_EDGES, r.depth)) if r.depth < 1.0 else len(DEPTH_EDGES)
+                shares[i, place] += 100.0 / max(policy.n, 1)
     for k, label in enumerate(labels):
         color = ("#f6d2cf", "#ec9a97", "#d95f63", "#a3222c")[k]
         ax.barh(range(len(left)), shares[:, k], left=left, color=color, edgecolor="white", lw=0.5, label=label)

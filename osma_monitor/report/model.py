@@ -49,6 +49,7 @@ class MetricSpec:
     high: float = 1.0
 
 
+_SSI = "Does caution follow the obstacle’s tier? +1 always, 0 no relation, −1 reversed"
 METRICS: dict[str, MetricSpec] = {
     m.key: m
     for m in (
@@ -60,13 +61,14 @@ METRICS: dict[str, MetricSpec] = {
         ),
         MetricSpec("tsr", "TSR", "percent", 1, 1, "Task success rate over all planned navigation tasks"),
         MetricSpec("cfsr", "CFSR", "percent", 1, 1, "Reached the goal without touching the obstacle"),
+        MetricSpec("ssi", "SSI", "signed", 3, 1, f"{_SSI}, over all tasks", -1.0, 1.0),
         MetricSpec(
-            "ssi",
-            "SSI",
+            "ssi_cfsr",
+            "SSI, CFSR ∩",
             "signed",
             3,
             1,
-            "Does caution follow the obstacle's tier? +1 always, 0 no relation, −1 reversed",
+            "The same over tasks that all succeed in without contact",
             -1.0,
             1.0,
         ),

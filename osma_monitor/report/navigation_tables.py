@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from osma_monitor.core.metrics import navigation, ssi_groups
+from osma_monitor.core.metrics.failures import Failure, class_counts
 from osma_monitor.core.metrics.navigation_episode import NavigationEpisode
+from osma_monitor.core.metrics.scores import natural
 from osma_monitor.core.metrics.ssi import PAIRS, TIERS
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
 from osma_monitor.core.motion import FEATURES
-from osma_monitor.report.table import Column, Table
+from osma_monitor.report.table import Column, Table, frame
 
 SUBSET_NAMES = {"all": "all tasks", "tsr": "TSR ∩", "cfsr": "CFSR ∩"}
 
@@ -37,20 +37,20 @@ _COUNTS = (
 
 def outcomes(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ()) -> Table:
     """Rates, path length, time, contact steps and speed at first contact of every policy, with intervals."""
-    rows = [{"policy": name, **_row(s)} for name, s in navigation.breakdown(episodes, "policy").items()]
-    rows = _in_order(rows, episodes)
+    found = navigation.breakdown(episodes, "policy")
+    rows = [{"policy": name, **_row(found[name])} for name in _policies(episodes)]
     columns = (Column("policy", "policy"), *_COUNTS, *_VALUES)
     notes = (
         "Wilson 95 % intervals for rates, bootstrap over cells for means. Robots that never moved have no NPL and NPT.",
         *notes,
     )
-    return Table("navigation", "Navigation outcomes by policy", columns, _frame(rows, columns), notes, keys=1)
+    return Table("navigation", "Navigation outcomes by policy", columns, frame(rows, columns), notes, keys=1)
 
 
 def over_seeds(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ()) -> Table:
     """Mean and population standard deviation over seeds, as OSMA-Bench Table 12 prints them."""
     rows = []
-    for policy in dict.fromkeys(e.policy for e in episodes):
+    for policy in _policies(episodes):
         summaries, statistics = navigation.by_seed([e for e in episodes if e.policy == policy])
         row: dict[str, Any] = {"policy": policy, "seeds": len(summaries)}
         for name, statistic in statistics.items():
@@ -58,19 +58,19 @@ def over_seeds(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ())
         rows.append(row)
     columns = (Column("policy", "policy"), Column("seeds", "seeds", "count"), *map(_with_spread, _VALUES))
     notes = ("Mean ± population standard deviation over seeds; CFSR/TSR is the mean of the seeds' ratios.", *notes)
-    return Table("navigation_seeds", "Navigation outcomes over seeds", columns, _frame(rows, columns), notes, keys=1)
+    return Table("navigation_seeds", "Navigation outcomes over seeds", columns, frame(rows, columns), notes, keys=1)
 
 
 def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown, notes: Sequence[str] = ()) -> Table:
     """Outcomes of every policy in every value of a column (route, layout, tier, obstacle): OSMA-Bench Table 14."""
     rows = []
-    for policy in dict.fromkeys(e.policy for e in episodes):
+    for policy in _policies(episodes):
         parts = navigation.breakdown([e for e in episodes if e.policy == policy], by)
         values = sorted(parts, key=lambda v: (TIERS.index(v) if v in TIERS else 0, v))
         rows += [{"policy": policy, by: value, **_row(parts[value])} for value in values]
     columns = (Column("policy", "policy"), Column(by, by), *_COUNTS[:2], *_VALUES)
     return Table(
-        f"navigation_{by}", f"Navigation outcomes by {by}", columns, _frame(rows, columns), tuple(notes), keys=2
+        f"navigation_{by}", f"Navigation outcomes by {by}", columns, frame(rows, columns), tuple(notes), keys=2
     )
 
 
@@ -109,7 +109,7 @@ def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table
         "– where some feature has no cell with all three tiers.",
         *notes,
     )
-    return Table("ssi", "Semantic Sensitivity Index", columns, _frame(rows, columns), notes, keys=2)
+    return Table("ssi", "Semantic Sensitivity Index", columns, frame(rows, columns), notes, keys=2)
 
 
 def features(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
@@ -136,7 +136,7 @@ def features(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
         *(Column(p, f"margin {p}", "signed", 4, 1) for p in PAIRS),
     )
     notes = ("Margins are sign-aligned: positive is more cautious towards the higher tier.", *notes)
-    return Table("ssi_features", "Adaptation by motion feature", columns, _frame(rows, columns), notes, keys=3)
+    return Table("ssi_features", "Adaptation by motion feature", columns, frame(rows, columns), notes, keys=3)
 
 
 def left_out(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
@@ -150,7 +150,27 @@ def left_out(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
         Column("n", "n", "count"),
         Column("ssi", "SSI", "signed", 3, 1, spread=True),
     )
-    return Table("ssi_without", "SSI without one policy", columns, _frame(rows, columns), tuple(notes), keys=2)
+    return Table("ssi_without", "SSI without one policy", columns, frame(rows, columns), tuple(notes), keys=2)
+
+
+def failures(found: Mapping[str, Sequence[Failure]], notes: Sequence[str] = ()) -> Table:
+    """Why tasks failed, by class (OSMA-Bench E.3): counts and shares of the policy's failures."""
+    rows = []
+    for policy in sorted(found, key=natural):
+        its = found[policy]
+        for kind, count in class_counts(its).items():
+            contact = sum(f.contact is True for f in its if f.kind == kind)
+            name = kind.replace("_", " ")
+            share = count / len(its)
+            rows.append({"policy": policy, "class": name, "n": count, "share": share, "with_contact": contact})
+    columns = (
+        Column("policy", "policy"),
+        Column("class", "why it failed"),
+        Column("n", "n", "count"),
+        Column("share", "of failures", "percent"),
+        Column("with_contact", "with contact", "count"),
+    )
+    return Table("failures", "Failed tasks by class", columns, frame(rows, columns), tuple(notes), keys=2)
 
 
 def all_tables(
@@ -167,7 +187,7 @@ def all_tables(
         if len({e.seed for e in episodes}) > 1:
             out.append(over_seeds(episodes, notes))
     if len(table.get("cell", ())):
-        results = ssi_groups.group_ssi(table)
+        results = sorted(ssi_groups.group_ssi(table), key=lambda r: natural(r.policy))
         out += [adaptation(results, notes), features(results, notes)]
         if len(set(table["policy"])) > 2:
             out.append(left_out(ssi_groups.leave_one_out(table, resamples=0), notes))
@@ -204,14 +224,6 @@ def _with_spread(c: Column) -> Column:
     return Column(c.key, c.label, c.kind, c.digits, c.better, spread=True, help=c.help)
 
 
-def _in_order(rows: list[dict[str, Any]], episodes: Sequence[NavigationEpisode]) -> list[dict[str, Any]]:
-    place = {p: i for i, p in enumerate(dict.fromkeys(e.policy for e in episodes))}
-    return sorted(rows, key=lambda r: place[r["policy"]])
-
-
-def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pd.DataFrame:
-    """Rows as a frame that has every column even when there is no row."""
-    if rows:
-        return pd.DataFrame(list(rows))
-    ends = ("", "_low", "_high", "_std")
-    return pd.DataFrame({f"{c.key}{end}": pd.Series(dtype=object) for c in columns for end in ends})
+def _policies(episodes: Sequence[NavigationEpisode]) -> list[str]:
+    """In the natural order that all tables have."""
+    return sorted({e.policy for e in episodes}, key=natural)

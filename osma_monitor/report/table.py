@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,6 +56,13 @@ class Table:
     @property
     def empty(self) -> bool:
         return self.frame.empty
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pd.DataFrame:
+    """Rows as a frame that has every column even when there is no row."""
+    if rows:
+        return pd.DataFrame(list(rows))
+    return pd.DataFrame({name: pd.Series(dtype=object) for c in columns for name in _names(c)})
 
 
 def _names(column: Column) -> list[str]:

@@ -1,0 +1,107 @@
+"""Episodes from the paths of a command line, and the report that they give: shared by score, report and demo."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.errors import UserError
+from osma_monitor.core.safety import Library
+from osma_monitor.io.configuration import clause_library
+from osma_monitor.io.store import read_episodes
+from osma_monitor.report import build
+from osma_monitor.report.model import Report
+
+#: Episodes after which reading says how far it is.
+_TELL_EVERY = 250
+
+
+def episodes(paths: Sequence[Path]) -> Iterator[EpisodeRecord]:
+    """The records of files, run folders and data sets. Several runs of the same policy are told apart by run.
+
+    Raises UserError when a path is not there or when there is no finished episode at all.
+    """
+    labels = _labels(paths)
+    count = 0
+    console = Console(stderr=True)
+    with console.status("reading episodes") as status:
+        for path in paths:
+            for record in read_episodes(path):
+                count += 1
+                if count % _TELL_EVERY == 0:
+                    status.update(f"reading episodes: {count}")
+                label = labels.get(path, "")
+                yield (
+                    replace(record, info=replace(record.info, policy=f"{record.info.policy} ({label})"))
+                    if label
+                    else record
+                )
+    if not count:
+        names = ", ".join(map(str, paths))
+        raise UserError(
+            f"{names}: no finished episode (*.parquet) in there; `osma run` or the safety_monitor node make them"
+        )
+
+
+def _labels(paths: Sequence[Path]) -> dict[Path, str]:
+    """A label for each path when the same policy occurs in several of them; else none."""
+    if len(paths) < 2:
+        return {}
+    seen: dict[str, Path] = {}
+    for path in paths:
+        for policy in {record.info.policy for record in read_episodes(path)}:
+            if seen.setdefault(policy, path) != path:
+                names = [p.resolve().stem for p in paths]
+                if len(set(names)) == len(names):
+                    return dict(zip(paths, names, strict=True))
+                return {p: str(p) for p in paths}
+    return {}
+
+
+def make_report(
+    records: Iterable[EpisodeRecord],
+    by: Sequence[str] = build.DEFAULT_BY,
+    traces: bool = False,
+    title: str = "Safety report",
+    library: Library | None = None,
+    facts: dict[str, str] | None = None,
+) -> Report:
+    """The report of ``records``. UserError for a ``by`` column that no episode has."""
+    collected = build.collect(records, traces)
+    try:
+        return build.build(collected, by, title, facts, describe(library, collected.scores.library_hash))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def describe(library: Library | None, hashes: Sequence[str]) -> dict[str, str]:
+    """What each clause demands, for people; only where the library is the one that judged."""
+    if library is None or tuple(hashes) != (library.hash,):
+        return {}
+    out = {}
+    for clause in library:
+        limit = "" if clause.binary else f", limit {clause.threshold:g} {clause.unit}"
+        text = clause.description or clause.family.replace("_", " ")
+        out[clause.id] = f"{text}{limit}"
+    return out
+
+
+def library_or_none(path: Path | None) -> Library | None:
+    """The clause library of ``path``, or that of the package; None where the package's own can't be read."""
+    if path is not None:
+        return clause_library(path)
+    try:
+        return clause_library()
+    except UserError as error:
+        print(f"osma: margins are left out: {error}", file=sys.stderr)
+        return None
+
+
+def columns(words: Sequence[str]) -> tuple[str, ...]:
+    """Column names from ``--by``, given repeatedly or with commas."""
+    return tuple(dict.fromkeys(part.strip() for word in words for part in word.split(",") if part.strip()))

@@ -1,0 +1,75 @@
+"""`osma report`: the HTML page of one or more runs, with tables and figures beside it where asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osma_monitor.cli.episodes import columns, episodes, library_or_none, make_report
+from osma_monitor.cli.score import format_of, write
+from osma_monitor.core.errors import EXIT_OK, UserError
+from osma_monitor.core.safety import Library
+from osma_monitor.report.build import DEFAULT_BY
+from osma_monitor.report.model import Report
+
+PAGE = "report.html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("report")(report)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, episode files, compacted data sets.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the page; by default the run's own.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Columns that the tables group by.")] = None,
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "Safety report",
+    tables: Annotated[str, typer.Option(help="Also write every table: text, csv, markdown or latex.")] = "",
+    figures: Annotated[str, typer.Option(help="Also write paper figures: pdf, svg or png.")] = "",
+    library: Annotated[
+        Path | None, typer.Option(help="Clause library that judged, where it is not the package's: for margin traces.")
+    ] = None,
+) -> int:
+    """Write the page of one or more runs: which policy is safer, what broke, every episode's trace.
+
+    The page is one file, works offline and holds its own data. Two policies are compared in pairs of the same task and
+    seed. The path is printed last.
+    """
+    form = format_of(tables) if tables else None
+    folder = out if out is not None else default_folder(runs)
+    clauses = library_or_none(library)
+    made = make_report(episodes(runs), columns(by or []) or DEFAULT_BY, traces=True, title=title, library=clauses)
+    if form is not None:
+        write(made.tables, folder / "tables", form)
+    if figures:
+        from osma_monitor.report import figures as drawing
+
+        drawing.save(made, folder / "figures", figures)
+    print(write_page(made, folder, clauses))
+    return EXIT_OK
+
+
+def default_folder(runs: list[Path]) -> Path:
+    """The folder of the only run; for several runs the present one."""
+    if len(runs) == 1:
+        return runs[0] if runs[0].is_dir() else runs[0].parent
+    return Path()
+
+
+def write_page(made: Report, folder: Path, library: Library | None) -> Path:
+    """Write the page of a report into ``folder`` and return its absolute path."""
+    from osma_monitor.cli.scenes import scene_source
+    from osma_monitor.report.margins import margin_source
+    from osma_monitor.report.page import render_page
+
+    text = render_page(made, margin_source(library) if library is not None else None, scene_source())
+    path = folder / PAGE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; choose another folder with --out") from error
+    return path.resolve()

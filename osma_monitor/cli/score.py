@@ -1,0 +1,93 @@
+"""`osma score`: the metrics of logged episodes as tables."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osma_monitor.cli.episodes import columns, episodes, library_or_none, make_report
+from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
+from osma_monitor.report.build import DEFAULT_BY
+from osma_monitor.report.table import FORMATS, Format, Table, render
+
+#: Printed without --all; the rest is for papers and a closer look.
+MAIN = ("summary", "outcomes", "clauses", "paired", "navigation", "ssi")
+SUFFIX: dict[Format, str] = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("score")(score)
+
+
+def score(
+    paths: Annotated[list[Path], typer.Argument(help="Run folders, episode files, compacted data sets.")],
+    by: Annotated[
+        list[str] | None, typer.Option(help="Columns to group by: suite, policy, task, seed or any attribute.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="text, csv, markdown or latex.")] = "text",
+    table: Annotated[list[str] | None, typer.Option(help="Only this table; may be given again.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every table, not only the main ones.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write one file a table into this folder.")] = None,
+    fail_on_violation: Annotated[
+        bool, typer.Option("--fail-on-violation", help="Exit with 1 when an episode is unsafe or unknown.")
+    ] = False,
+) -> int:
+    """Compute the metrics of logged episodes.
+
+    Unknown episodes are left out of the denominators; every table says how many there are. CSV holds full-precision
+    fractions; text, Markdown and LaTeX print percentages.
+    """
+    chosen = format_of(form)
+    report = make_report(episodes(paths), columns(by or []) or DEFAULT_BY, library=library_or_none(None))
+    selected = select(report.tables, table or [], everything or out is not None, chosen == "csv" and out is None)
+    if out is not None:
+        for path in write(selected, out, chosen):
+            print(path)
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        print("\n".join(render(t, chosen, width) for t in selected), end="")
+    if fail_on_violation and any(r.safety != "safe" for r in report.records if r.outcome.status != "aborted"):
+        return EXIT_FINDINGS
+    return EXIT_OK
+
+
+def format_of(word: str) -> Format:
+    """The output format of that name."""
+    for known in FORMATS:
+        if word == known:
+            return known
+    raise UserError(f"--format {word}: expected one of {', '.join(FORMATS)}")
+
+
+def select(tables: Sequence[Table], keys: Sequence[str], everything: bool, only_one: bool) -> list[Table]:
+    """The tables to print. ``only_one``: a stream of CSV holds one table, the first unless one is named."""
+    known = {t.key: t for t in tables}
+    wrong = [key for key in keys if key not in known]
+    if wrong:
+        raise UserError(f"--table {wrong[0]}: these episodes give {', '.join(known)}")
+    picked = [known[key] for key in keys] if keys else [t for t in tables if everything or t.key in MAIN]
+    if only_one and len(picked) > 1:
+        if keys:
+            raise UserError("--format csv prints one table; name one with --table, or write all with --out FOLDER")
+        picked = picked[:1]
+    return picked
+
+
+def write(tables: Sequence[Table], folder: Path, form: Format) -> list[Path]:
+    """One file a table in ``folder`` (made if absent)."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for t in tables:
+            path = folder / f"{t.key}{SUFFIX[form]}"
+            path.write_text(render(t, form), encoding="utf-8")
+            paths.append(path)
+        return paths
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}; choose a folder that can be written") from error

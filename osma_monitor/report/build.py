@@ -1,0 +1,263 @@
+"""From episode records to a report: one pass over the records, then every metric from columns.
+
+Signals are kept only as far as traces need them and memory allows, so that a long run is scored in a small space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.metrics import navigation, safety, ssi
+from osma_monitor.core.metrics.failures import Failure, failure_of
+from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, episode_of
+from osma_monitor.core.metrics.paired import PairedComparison
+from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, score_record
+from osma_monitor.core.metrics.ssi_groups import PolicySsi
+from osma_monitor.report import clause_tables, navigation_tables, safety_tables
+from osma_monitor.report.model import (
+    ClauseSummary,
+    Comparison,
+    FeatureSummary,
+    Figure,
+    PolicySummary,
+    Report,
+)
+from osma_monitor.report.table import Table
+
+#: Bytes of signals kept for traces; past it, only those of unsafe episodes, up to twice as many.
+SIGNAL_BYTES = 400_000_000
+_CHUNK = 256
+DEFAULT_BY = ("suite", "policy")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """What scoring needs of all records."""
+
+    scores: ScoreTable
+    episodes: tuple[NavigationEpisode, ...]  #: those with a matched cell or a known obstacle
+    adaptation: Mapping[str, Any]  #: columns for SSI
+    failures: Mapping[str, tuple[Failure, ...]]  #: by policy, where a goal is known
+    inactive: Mapping[tuple[str, str], int]  #: (clause, reason) -> episodes
+    families: Mapping[str, str]  #: of each clause
+    records: tuple[EpisodeRecord, ...]  #: without signals where they were not kept
+
+
+def collect(records: Iterable[EpisodeRecord], traces: bool = False) -> Collected:
+    """One pass over ``records``. ``traces`` keeps their signals, within SIGNAL_BYTES."""
+    scores: list[EpisodeScore] = []
+    episodes: list[NavigationEpisode] = []
+    columns: dict[str, list[Any]] = {}
+    failures: dict[str, list[Failure]] = {}
+    inactive: Counter[tuple[str, str]] = Counter()
+    families: dict[str, str] = {}
+    kept: list[EpisodeRecord] = []
+    used = 0
+    for chunk in _chunks(records):
+        for name, values in ssi.table_from_records(chunk).items():
+            columns.setdefault(name, []).append(values)
+        for record in chunk:
+            scores.append(score_record(record))
+            inactive.update(record.inactive.items())
+            families.update((c.clause, c.family) for c in record.clauses)
+            if _navigates(record):
+                episodes.append(episode_of(record))
+                failure = failure_of(record) if "goal_x" in record.info.attributes else None
+                if failure is not None:
+                    failures.setdefault(record.info.policy, []).append(failure)
+            size = sum(column.nbytes for column in record.signals.values())
+            room = SIGNAL_BYTES * (2 if record.safety == "unsafe" else 1)
+            keep = traces and used + size <= room
+            used += size if keep else 0
+            kept.append(record if keep else _without_steps(record))
+    return Collected(
+        as_table(scores),
+        tuple(episodes),
+        {name: np.concatenate(parts) for name, parts in columns.items()},
+        {policy: tuple(found) for policy, found in failures.items()},
+        dict(inactive),
+        families,
+        tuple(kept),
+    )
+
+
+def _chunks(records: Iterable[EpisodeRecord]) -> Iterator[list[EpisodeRecord]]:
+    source = iter(records)
+    while chunk := list(islice(source, _CHUNK)):
+        yield chunk
+
+
+def _navigates(record: EpisodeRecord) -> bool:
+    if record.info.attributes.get("cell"):
+        return True
+    distance = record.signals.get("obstacle_distance")
+    return distance is not None and len(distance) > 0 and not bool(np.isnan(distance).all())
+
+
+def _without_steps(record: EpisodeRecord) -> EpisodeRecord:
+    ends = record.stamps_ns[[0, -1]] if len(record.stamps_ns) > 1 else record.stamps_ns
+    return replace(record, signals={}, obstacle=(), stamps_ns=ends)
+
+
+def build(
+    collected: Collected,
+    by: Sequence[str] = DEFAULT_BY,
+    title: str = "Safety report",
+    facts: Mapping[str, str] | None = None,
+    about: Mapping[str, str] | None = None,
+    bootstrap: bool = True,
+) -> Report:
+    """The whole report; ``about`` says what each clause demands.
+
+    Raises ValueError for a ``by`` column that no episode has.
+    """
+    table = collected.scores
+    notes = safety_tables.provenance_notes(table)
+    adaptation = collected.adaptation if len(collected.adaptation.get("cell", ())) else {}
+    nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation, notes)
+    failures = navigation_tables.failures(collected.failures, notes)
+    summaries = policy_summaries(table, collected.episodes, results, bootstrap)
+    clause_wise, comparisons = clause_tables.all_tables(table, by, notes)
+    comparison, note = headline_comparison(comparisons, [s.policy for s in summaries if s.n])
+    tables: list[Table] = [safety_tables.summary(table, by, notes, bootstrap)]
+    if len({*table.column("suite")}) > 1:
+        tables.append(safety_tables.macro(table, ("suite",), notes))
+    tables += [*clause_wise, *nav_tables, *([failures] if not failures.empty else [])]
+    if collected.inactive:
+        tables.append(safety_tables.inactive(collected.inactive, notes))
+    return Report(
+        title=title,
+        policies=summaries,
+        clauses=clause_summaries(table, collected.families, about or {}),
+        features=feature_summaries(results),
+        comparison=comparison,
+        comparison_note=note,
+        tables=tuple(tables),
+        records=collected.records,
+        gate_semantics=table.gate_semantics,
+        library_hashes=table.library_hash,
+        facts=facts or {},
+    )
+
+
+def policy_summaries(
+    table: ScoreTable,
+    episodes: Sequence[NavigationEpisode],
+    results: Sequence[PolicySsi],
+    bootstrap: bool = True,
+) -> tuple[PolicySummary, ...]:
+    """The headline figures of every policy, in natural order of their names."""
+    outcomes = navigation.breakdown(episodes, "policy") if episodes else {}
+    adaptation = {(r.policy, r.subset): r for r in results}
+    out = []
+    for (name,), rows in table.groups(("policy",)).items():
+        part, policy = table.select(rows), str(name)
+        s = safety.summarize(part, bootstrap=bootstrap)
+        decided = s.n - s.n_outcome_unknown
+        known = s.n - s.n_unknown
+        both = sum(n for kind, n in safety_tables.outcome_counts(part).items() if kind != "unknown")
+        sizes = {"sr": decided, "safety": known, "sbu": both, "vsi": known}
+        figures = {
+            key: Figure(getattr(s, key), *s.intervals.get(key, (math.nan, math.nan)), n) for key, n in sizes.items()
+        }
+        if policy in outcomes:
+            o = outcomes[policy]
+            figures |= {key: Figure(getattr(o, key), *o.intervals[key], o.counts[key]) for key in ("tsr", "cfsr")}
+        for key, subset in (("ssi", "all"), ("ssi_cfsr", "cfsr")):
+            r = adaptation.get((policy, subset))  # type: ignore[arg-type]
+            if r is not None:
+                figures[key] = Figure(r.ssi.mean, *r.interval, r.n)
+        out.append(
+            PolicySummary(
+                policy=policy,
+                n=s.n,
+                unknown=s.n_unknown,
+                aborted=s.n_aborted,
+                incomplete=s.n_incomplete,
+                figures=figures,
+                safety_worst=s.bounds["safety"][0],
+                safety_best=s.bounds["safety"][1],
+                outcomes=safety_tables.outcome_counts(part),
+            )
+        )
+    return tuple(out)
+
+
+def clause_summaries(
+    table: ScoreTable, families: Mapping[str, str], about: Mapping[str, str]
+) -> tuple[ClauseSummary, ...]:
+    """Every scored clause under every policy, for the page."""
+    scored = table.scored()
+    violated, unknown = scored.violated, scored.unknown
+    out = []
+    for (policy,), rows in scored.groups(("policy",)).items():
+        for c, clause in enumerate(scored.clauses):
+            bad = rows[violated[rows, c]]
+            steps = np.maximum(scored.steps[bad], 1)
+            out.append(
+                ClauseSummary(
+                    policy=str(policy),
+                    clause=clause,
+                    family=families.get(clause, ""),
+                    about=about.get(clause, ""),
+                    n=len(rows),
+                    applicable=int(np.count_nonzero(scored.active[rows, c])),
+                    broken=len(bad),
+                    unknown=int(np.count_nonzero(unknown[rows, c])),
+                    depths=tuple(scored.depth[bad, c].tolist()),
+                    exposure=float(np.median(scored.violated_steps[bad, c] / steps)) if len(bad) else math.nan,
+                    longest_run=float(np.median(scored.longest_run[bad, c])) if len(bad) else math.nan,
+                )
+            )
+    return tuple(out)
+
+
+def feature_summaries(results: Sequence[PolicySsi]) -> tuple[FeatureSummary, ...]:
+    """Tier means and tau of every feature, over all tasks."""
+    out = []
+    for r in results:
+        if r.subset != "all":
+            continue
+        means = navigation_tables.tier_means(r)
+        for feature, tau in r.tau.items():
+            cells = r.cells[feature].mean
+            out.append(
+                FeatureSummary(
+                    policy=r.policy,
+                    feature=feature,
+                    tiers=means.get(feature, {}),
+                    tau=tau.mean,
+                    cells=0 if math.isnan(cells) else round(cells),
+                )
+            )
+    return tuple(out)
+
+
+def headline_comparison(
+    comparisons: Sequence[PairedComparison], policies: Sequence[str]
+) -> tuple[Comparison | None, str]:
+    """The paired difference of two policies, the safer one first; a sentence where there is none.
+
+    With more than two policies the paired table compares all of them, and there is no headline pair.
+    """
+    if len(policies) != 2:
+        return None, ""
+    found = next(iter(comparisons), None)
+    if found is None or not found.safety.n:
+        return (
+            None,
+            "The two policies share no task and seed of known safety: no paired difference.",
+        )
+    d, test = found.safety, found.safety_test
+    if d.difference < 0:  # the second minus the first
+        swapped = (-d.difference, -d.interval[1], -d.interval[0])
+        return Comparison(found.first, found.second, d.n, *swapped, test.p, test.only_a, test.only_b), ""
+    return Comparison(found.second, found.first, d.n, d.difference, *d.interval, test.p, test.only_b, test.only_a), ""

@@ -1,0 +1,285 @@
+"""Tables of clauses, outcomes, and policies against each other (SafeVLA-Bench Tables 7, 10, 14, Figure 6, F1, F2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from osma_monitor.core.metrics import clauses, outcomes, rankings, safety, structural
+from osma_monitor.core.metrics.paired import PairedComparison, compare_policies
+from osma_monitor.core.metrics.scores import ScoreTable, natural
+from osma_monitor.core.metrics.statistics import Interval
+from osma_monitor.report.model import OUTCOME_KINDS
+from osma_monitor.report.table import Column, Table, frame
+
+#: Paired comparisons printed at most; with more policies the pairs with the largest difference in Safety come first.
+PAIRS = 60
+
+
+def _keys(by: Sequence[str]) -> tuple[Column, ...]:
+    return tuple(Column(key, key) for key in by)
+
+
+def _named(by: Sequence[str], key: Sequence[object]) -> dict[str, Any]:
+    return dict(zip(by, map(str, key), strict=True))
+
+
+def _interval(name: str, bounds: Interval) -> dict[str, float]:
+    return {f"{name}_low": bounds[0], f"{name}_high": bounds[1]}
+
+
+def clause_rates(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+    """Every scored clause: marginal rate, rate where it applies, share of unsafe successes, exposure, longest run."""
+    rows = []
+    for key, found in clauses.clauses_by_group(table, by).items():
+        for c in found.values():
+            if not c.n_applicable and not c.n_unknown:
+                continue
+            row = {name: getattr(c, name) for name in c.__slots__ if not name.endswith("interval")}
+            row |= _interval("rate", c.rate_interval) | _interval("rate_applicable", c.rate_applicable_interval)
+            rows.append({**_named(by, key), **row})
+    columns = (
+        *_keys(by),
+        Column("clause", "clause"),
+        Column("n_applicable", "applicable", "count", help="episodes in which it is active and decided"),
+        Column("n_unknown", "unknown", "count"),
+        Column("n_violated", "broken", "count"),
+        Column("rate", "rate", "percent", better=-1, interval=True, help="of all episodes of known safety"),
+        Column("rate_applicable", "where it applies", "percent", better=-1, interval=True),
+        Column("share", "share of unsafe successes", "percent", help="of all clauses that unsafe successes break"),
+        Column("mean_depth", "depth", "number", 3, -1, help="mean over its violations"),
+        Column("exposure_median", "exposure", "percent", help="median share of steps in violation"),
+        Column("exposure_p90", "exposure p90", "percent"),
+        Column("longest_run_median", "longest run", "number", 0, help="median, in steps"),
+        Column("first_violation_median", "first step", "number", 0, help="median step of the first violation"),
+    )
+    said = "Rates are marginal and overlap; an episode that breaks k clauses counts in each. Wilson 95 % intervals."
+    return Table("clauses", "Violations by clause", columns, frame(rows, columns), (*notes, said), keys=len(by) + 1)
+
+
+def reported(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+    """Report-only clauses: evaluated, never in Safety, SBU or VSI."""
+    rows = []
+    for key, chosen in table.groups(by).items():
+        for r in clauses.reported_summaries(table.select(chosen)).values():
+            row = {name: getattr(r, name) for name in ("clause", "n", "n_unknown", "n_violated", "rate")}
+            rows.append({**_named(by, key), **row, **_interval("rate", r.interval)})
+    columns = (
+        *_keys(by),
+        Column("clause", "clause"),
+        Column("n", "n", "count"),
+        Column("n_unknown", "unknown", "count"),
+        Column("n_violated", "broken", "count"),
+        Column("rate", "rate", "percent", better=-1, interval=True),
+    )
+    title = "Report-only clauses (never in Safety, SBU, VSI)"
+    return Table("reported", title, columns, frame(rows, columns), tuple(notes), keys=len(by) + 1)
+
+
+def composition(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+    """The four classes of success x safety, their contingency, and severity of successes and failures."""
+    rows = []
+    for key, chosen in table.groups(by).items():
+        part = table.select(chosen)
+        o, c, severity = (
+            outcomes.outcome_composition(part),
+            outcomes.contingency(part),
+            outcomes.severity_by_outcome(part),
+        )
+        rows.append(
+            {
+                **_named(by, key),
+                **{name: getattr(o, name) for name in o.__slots__},
+                "unsafe_given_failure": c.unsafe_given_failure,
+                **_interval("unsafe_given_failure", c.unsafe_given_failure_interval),
+                "odds_ratio": c.odds_ratio,
+                "p": c.p,
+                "vsi_success": severity["success"].mean,
+                "vsi_failure": severity["failure"].mean,
+            }
+        )
+    kinds = tuple(Column(k.replace("-", "_"), text, "percent") for k, text in OUTCOME_KINDS.items() if k != "unknown")
+    columns = (
+        *_keys(by),
+        Column("n", "n", "count"),
+        Column("n_unknown", "unknown", "count", help="success or safety not known"),
+        *kinds,
+        Column("unsafe_given_failure", "P[U|F]", "percent", interval=True, help="unsafe share of failures"),
+        Column("odds_ratio", "odds ratio", "number", 2, help="odds of a violation, failures over successes"),
+        Column("p", "Fisher p", "number", 3),
+        Column("vsi_success", "VSI success", "number", 3, -1),
+        Column("vsi_failure", "VSI failure", "number", 3, -1),
+    )
+    title = "Outcomes: success and safety together"
+    return Table("outcomes", title, columns, frame(rows, columns), tuple(notes), keys=len(by))
+
+
+def depth_labels() -> list[str]:
+    """The classes of depth in words."""
+    edges = outcomes.DEPTH_EDGES
+    middle = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    return [f"up to {edges[0]:g}", *middle, "1 (severe)"]
+
+
+def depth_mix(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+    """Unsafe successes by the depth of their worst clause; a row's classes sum to SBU (Figure 3)."""
+    rows = []
+    labels = depth_labels()
+    for key, chosen in table.groups(by).items():
+        mix = outcomes.depth_mix(table.select(chosen))
+        shares = {f"class_{i}": share for i, share in enumerate(mix.shares)}
+        rows.append({**_named(by, key), "n": mix.n, **shares, "sbu": math.fsum(mix.shares)})
+    columns = (
+        *_keys(by),
+        Column("n", "n", "count"),
+        *(Column(f"class_{i}", label, "percent") for i, label in enumerate(labels)),
+        Column("sbu", "SBU", "percent", better=-1),
+    )
+    title = "Depth of unsafe successes"
+    return Table("depth_mix", title, columns, frame(rows, columns), tuple(notes), keys=len(by))
+
+
+def contact(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+    """Safety given any contact, and failures without any: is a policy safe because it does nothing? (A.3)"""
+    rows = []
+    for key, chosen in table.groups(by).items():
+        c = outcomes.contact_summary(table.select(chosen))
+        row = {name: getattr(c, name) for name in c.__slots__ if not name.endswith("interval")}
+        row |= _interval("safety_given_contact", c.safety_given_contact_interval)
+        rows.append({**_named(by, key), **row, **_interval("contact_free_share", c.contact_free_share_interval)})
+    columns = (
+        *_keys(by),
+        Column("n_contact", "with contact", "count"),
+        Column("n_contact_unknown", "contact unknown", "count"),
+        Column("safety_given_contact", "Safety given contact", "percent", better=1, interval=True),
+        Column("change", "change", "signed", 3, help="against Safety over all, as a fraction"),
+        Column("n_safe_failure", "safe failures", "count"),
+        Column("n_contact_free_failure", "without contact", "count"),
+        Column("contact_free_share", "share", "percent", interval=True),
+    )
+    title = "Safety given contact, and contact-free failures"
+    return Table("contact", title, columns, frame(rows, columns), tuple(notes), keys=len(by))
+
+
+def structural_index(table: ScoreTable, notes: Sequence[str] = ()) -> Table:
+    """The least unsafe-success rate that any policy reaches on each task (F2)."""
+    rows = [{n: getattr(s, n) for n in s.__slots__} for s in structural.structural_indices(table)]
+    columns = (
+        Column("suite", "suite"),
+        Column("task", "task"),
+        Column("index", "SI", "percent", better=-1),
+        Column("policy", "reached by"),
+        Column("n_policies", "policies", "count"),
+        Column("n_successes", "its successes", "count"),
+    )
+    said = f"Tasks on which at least {structural.MINIMUM_POLICIES} policies succeed."
+    return Table("structural", "Structural index by task", columns, frame(rows, columns), (*notes, said), keys=2)
+
+
+def correlations(table: ScoreTable, notes: Sequence[str] = ()) -> Table:
+    """Rank correlation of SR with Safety, SBU and VSI over suite x policy cells (F1)."""
+    cells = safety.by_group(table, ("suite", "policy"), bootstrap=False)
+    rows = []
+    for y in ("safety", "sbu", "vsi"):
+        c = rankings.correlate(cells, "sr", y)
+        row = {n: getattr(c, n) for n in c.__slots__ if n not in ("x", "y", "per_suite", "per_suite_p", "same_top")}
+        tops = f"{sum(c.same_top.values())} of {len(c.same_top)}"
+        rows.append({"pair": f"SR, {y.upper() if y != 'safety' else 'Safety'}", **row, "same_top": tops})
+    columns = (
+        Column("pair", "pair"),
+        Column("n", "cells", "count"),
+        Column("kendall", "Kendall τ_b", "signed", 2),
+        Column("kendall_p", "p", "number", 3),
+        Column("spearman", "Spearman ρ", "signed", 2),
+        Column("spearman_p", "p (ρ)", "number", 3),
+        Column("kendall_within", "τ within suites", "signed", 2),
+        Column("kendall_within_p", "p (within)", "number", 3),
+        Column("kendall_between", "τ between", "signed", 2),
+        Column("same_top", "same best policy"),
+    )
+    said = "Permutation p, two-sided, 10,000 permutations; within suites the permutation stays inside a suite."
+    title = "Does success predict safety?"
+    return Table("correlations", title, columns, frame(rows, columns), (*notes, said), keys=1)
+
+
+def comparisons(table: ScoreTable) -> tuple[list[PairedComparison], list[str]]:
+    """Every two policies on the tasks and seeds that both have, and what could not be compared or was left out."""
+    policies = sorted({str(p) for p in table.scored().column("policy")}, key=natural)
+    found: list[PairedComparison] = []
+    said: list[str] = []
+    for first, second in combinations(policies, 2):
+        shared, left_out = common(table, first, second)
+        if not len(shared):
+            said.append(f"{first} and {second} share no task and seed.")
+            continue
+        try:
+            found.append(compare_policies(shared, first, second))
+        except ValueError as error:
+            said.append(f"{first} and {second} are not compared: {error}.")
+            continue
+        if left_out:
+            said.append(f"{first} and {second}: {left_out} episodes without a partner are left out.")
+    found.sort(key=lambda c: -abs(c.safety.difference) if c.safety.n else math.inf)
+    return found, said
+
+
+def common(table: ScoreTable, first: str, second: str) -> tuple[ScoreTable, int]:
+    """The episodes of the two policies whose suite, task and seed both have, and how many others there are."""
+    scored = table.scored()
+    keys = list(zip(*(scored.column(name) for name in ("suite", "task", "seed")), strict=True))
+    policy = scored.column("policy")
+    sides = [{k for k, p in zip(keys, policy, strict=True) if p == name} for name in (first, second)]
+    both = sides[0] & sides[1]
+    mine = [i for i, p in enumerate(policy) if p in (first, second)]
+    rows = [i for i in mine if keys[i] in both]
+    return scored.select(np.array(rows, np.intp)), len(mine) - len(rows)
+
+
+def paired(found: Sequence[PairedComparison], said: Sequence[str], notes: Sequence[str] = ()) -> Table:
+    """Differences of two policies over the same tasks and seeds: paired bootstrap and exact McNemar."""
+    rows = []
+    for c in found[:PAIRS]:
+        row: dict[str, Any] = {"first": c.first, "second": c.second, "pairs": c.pairs}
+        for name in ("sr", "safety", "sbu", "vsi"):
+            d = getattr(c, name)
+            row |= {name: d.difference, **_interval(name, d.interval)}
+        row |= {"p_safety": c.safety_test.p, "only_first": c.safety_test.only_a, "only_second": c.safety_test.only_b}
+        rows.append({**row, "p_success": c.success_test.p})
+    columns = (
+        Column("second", "policy"),
+        Column("first", "minus"),
+        Column("pairs", "pairs", "count"),
+        Column("sr", "ΔSR", "signed", 3, interval=True),
+        Column("p_success", "p (SR)", "number", 3),
+        Column("safety", "ΔSafety", "signed", 3, interval=True),
+        Column("p_safety", "p (Safety)", "number", 3),
+        Column("only_second", "only it safe", "count"),
+        Column("only_first", "only other safe", "count"),
+        Column("sbu", "ΔSBU", "signed", 3, interval=True),
+        Column("vsi", "ΔVSI", "signed", 3, interval=True),
+    )
+    more = [f"{len(found) - PAIRS} further pairs are left out."] if len(found) > PAIRS else []
+    method = "Fractions. Bootstrap over pairs (10,000 resamples, 95 %); p of the exact McNemar test."
+    title = "Policies compared on the same tasks and seeds"
+    return Table("paired", title, columns, frame(rows, columns), (*notes, method, *said, *more), keys=2)
+
+
+def all_tables(
+    table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()
+) -> tuple[list[Table], list[PairedComparison]]:
+    """Every table of this module that the episodes give, and the paired comparisons behind theirs."""
+    out = [composition(table, by, notes), clause_rates(table, by, notes)]
+    found, said = comparisons(table)
+    if found or said:
+        out.append(paired(found, said, notes))
+    out += [depth_mix(table, by, notes), contact(table, by, notes)]
+    if table.reported:
+        out.append(reported(table, by, notes))
+    policies = {str(p) for p in table.scored().column("policy")}
+    if len(policies) >= structural.MINIMUM_POLICIES:
+        out += [structural_index(table, notes), correlations(table, notes)]
+    return out, found
