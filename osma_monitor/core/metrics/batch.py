@@ -1,7 +1,7 @@
-"""Clauses over many episodes at once, from signal columns: the numbers of `EpisodeMonitor`, without going through frames.
+"""Clauses over many episodes at once, from signal columns: the numbers of `EpisodeMonitor`, without frames.
 
-Episodes lie end to end: episode e owns the rows [offsets[e], offsets[e + 1]) of every column. Blocks of episodes are taken
-one after the other, so that a block stays in the processor's cache and memory is that of the columns.
+Episodes lie end to end: episode e owns the rows [offsets[e], offsets[e + 1]) of every column. Blocks of episodes are
+taken one after the other, so that a block stays in the processor's cache and memory is that of the columns.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def evaluate_clauses(
     """Evaluate clauses over every episode, wherever they apply or not.
 
     Raises:
-        ValueError: columns of unequal length, offsets that do not fit, a signal that a clause reads and the columns lack.
+        ValueError: columns of unequal length, offsets that do not fit, a signal that the columns lack.
     """
     stamps, offsets = columns.stamps_ns, np.asarray(columns.offsets, np.int64)
     count = len(stamps)
@@ -100,10 +100,15 @@ def evaluate_clauses(
             raise ValueError(f"signal {name} has {len(inputs[-1])} values for {count} stamps")
     shape = (len(offsets) - 1, len(clauses))
     result = ClauseColumns(
-        tuple(clauses),
-        *(np.full(shape, value, np.float64) for value in (np.nan, -np.inf, np.inf)),
-        np.zeros(shape, bool),
-        *(np.full(shape, value, np.int64) for value in (0, -1, 0, 0)),
+        clauses=tuple(clauses),
+        rho=np.full(shape, np.nan),
+        lower=np.full(shape, -np.inf),
+        upper=np.full(shape, np.inf),
+        triggered=np.zeros(shape, bool),
+        unknown_samples=np.zeros(shape, np.int64),
+        first_violation_step=np.full(shape, -1, np.int64),
+        violated_steps=np.zeros(shape, np.int64),
+        longest_run=np.zeros(shape, np.int64),
     )
     for first, last in _blocks(offsets):
         rows = slice(int(offsets[first]), int(offsets[last]))
@@ -227,9 +232,10 @@ def score_columns(
         ValueError: arrays of unequal length.
     """
     episodes = len(evaluated.rho)
-    for name, array in (("active", active), ("success", success), ("steps", steps), *keys.items()):
-        if len(array) != episodes:
-            raise ValueError(f"{name} has {len(array)} entries for {episodes} episodes")
+    given = {"active": len(active), "success": len(success), "steps": len(steps)}
+    for name, length in (*given.items(), *((key, len(column)) for key, column in keys.items())):
+        if length != episodes:
+            raise ValueError(f"{name} has {length} entries for {episodes} episodes")
     scored = np.array([clause.scored for clause in evaluated.clauses], bool)
     rho = decided(evaluated.lower, evaluated.upper, evaluated.rho)
     depth = np.zeros_like(rho)
