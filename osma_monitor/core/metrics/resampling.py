@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES = 10_000
+FEW = 100  #: units up to which counts are drawn once and kept
+_BLOCK = 1 << 20  #: elements of one block of draws
 
 
 @lru_cache(maxsize=8)
@@ -49,7 +51,24 @@ def cluster_mean_interval(
     names, code = np.unique(np.asarray(clusters)[known], return_inverse=True)
     if len(names) < 2:
         return math.nan, math.nan
-    sums = np.bincount(code, value[known])
-    sizes = np.bincount(code).astype(np.float64)
-    counts = draw_counts(len(names), resamples, seed)
-    return percentile_interval((counts @ sums) / (counts @ sizes), confidence)
+    sums, sizes = np.bincount(code, value[known]), np.bincount(code)
+    totals = np.column_stack((sums, sizes)).astype(np.float64)
+    drawn: NDArray[np.float64]
+    if len(names) <= FEW:
+        drawn = draw_counts(len(names), resamples, seed) @ totals
+    else:
+        drawn = _drawn_sums(totals, resamples, seed)
+    return percentile_interval(drawn[:, 0] / drawn[:, 1], confidence)
+
+
+def _drawn_sums(totals: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+    """(resamples, 2) sums over as many drawn rows of ``totals`` as it has; in blocks, so that memory stays bounded."""
+    rng = np.random.default_rng(seed)
+    units = len(totals)
+    step = max(1, _BLOCK // units)
+    out = np.empty((resamples, 2))
+    for start in range(0, resamples, step):
+        rows = rng.integers(0, units, (min(step, resamples - start), units))
+        out[start : start + len(rows), 0] = totals[:, 0][rows].sum(axis=1)
+        out[start : start + len(rows), 1] = totals[:, 1][rows].sum(axis=1)
+    return out
