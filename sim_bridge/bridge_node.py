@@ -30,7 +30,7 @@ from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.ros import conversions, topics
 from osma_monitor.ros.inputs import PART_TYPES
 from osma_monitor.ros.lockstep import LockStep
-from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare
+from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare, read_json_object
 from osma_monitor.ros.runtime import Spinner, run_application
 from sim_bridge.hosts import make_simulation
 from sim_bridge.simulation import STOP, Action, Simulation, episode_info
@@ -40,6 +40,7 @@ POLICY, MONITOR = "policy", "monitor"
 
 PARAMETERS = (
     Parameter("host", str, "kitchen", "Simulation to run: kitchen, or a host of sim_bridge/hosts."),
+    Parameter("host_options", str, "{}", 'Options of the simulation as a JSON object, such as {"style": "modern_1"}.'),
     Parameter("policy", str, "policy", "Name of the policy under test, as the episode log shall show it."),
     Parameter("tasks", str, (), "Task ids to run; every task with every seed, tasks in the outer loop."),
     Parameter("seeds", int, (0,), "Seeds to run each task with."),
@@ -121,7 +122,11 @@ class Bridge:
             self.lockstep = LockStep(v.lockstep_participants, v.resend_after, v.silence_limit)
         except ValueError as error:
             raise UserError(f"{NAME}: {error}") from error
-        self.simulation = simulation if simulation is not None else make_simulation(v.host)
+        self.simulation = (
+            simulation
+            if simulation is not None
+            else make_simulation(v.host, **read_json_object(NAME, "host_options", v.host_options))
+        )
         self.session = secrets.token_hex(8)
         self.commands: Counter[str] = Counter()  #: refused commands by reason
         self._action_parts: dict[str, Any] = {}

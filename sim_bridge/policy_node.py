@@ -16,7 +16,7 @@ from osma_monitor.core.segmenter import Begin, End, Step
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.ros import conversions, topics
 from osma_monitor.ros.inputs import FrameReceiver, ReceiverConfig
-from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare
+from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare, read_json_object
 from osma_monitor.ros.runtime import Spinner, run_application, spin_until_stopped
 from sim_bridge.policies import Policy, make_policy
 from sim_bridge.simulation import Action
@@ -25,6 +25,7 @@ NAME = "policy"
 
 PARAMETERS = (
     Parameter("policy", str, "", "Name of the policy to run, one of sim_bridge/policies."),
+    Parameter("options", str, "{}", "Options of the policy as a JSON object."),
     Parameter(
         "commands",
         str,
@@ -44,7 +45,11 @@ class PolicyNode:
         self.values = declare(self.node, PARAMETERS)
         if policy is None and not self.values.policy:
             raise UserError(f"{NAME}: give the parameter policy, for example -p policy:=cautious")
-        self.policy = policy if policy is not None else make_policy(self.values.policy)
+        self.policy = (
+            policy
+            if policy is not None
+            else make_policy(self.values.policy, **read_json_object(NAME, "options", self.values.options))
+        )
         self._running = False
         self._last: tuple[int, Action] | None = None
         self._receiver = FrameReceiver(

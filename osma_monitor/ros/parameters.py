@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,17 @@ def declare(node: Node, table: Sequence[Parameter]) -> Values:
         except (InvalidParameterTypeException, InvalidParameterValueException) as error:
             raise UserError(f"{name}: parameter {parameter.name}: {error}") from error
     return values
+
+
+def read_json_object(node: str, name: str, text: str) -> dict[str, Any]:
+    """Options that a parameter carries as JSON. Raises UserError when it is no JSON object."""
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{node}: parameter {name} is {text[:80]!r}: {error}; expected a JSON object") from error
+    if not isinstance(options, dict):
+        raise UserError(f"{node}: parameter {name} is {text[:80]!r}, expected a JSON object")
+    return options
 
 
 def _refuse_unknown(node: str, names: Iterable[str], table: Sequence[Parameter]) -> None:

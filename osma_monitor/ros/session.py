@@ -77,8 +77,10 @@ def run_session(
     """Runs every task with every seed under every policy over ROS, in lock-step, and logs the episodes into
     ``out_dir``.
 
-    ``commands`` replaces how a process is started (``bridge``, ``policy``, ``monitor``). Raises SessionError when a
-    process dies, after the running episode was closed as aborted; what was finished before stays.
+    ``bridge_parameters`` and ``monitor_parameters`` are parameters of those nodes (docs/parameters.md),
+    ``policy_parameters`` the policy's own options. ``commands`` replaces how a process is started (``bridge``,
+    ``policy``, ``monitor``). Raises SessionError when a process dies, after the running episode was closed as
+    aborted; what was finished before stays.
     """
     folder = Path(out_dir)
     logs = folder / "logs"
@@ -104,7 +106,11 @@ def run_session(
                     **(bridge_parameters or {}),
                     "progress": "json",
                 },
-                "policy": {"policy": policy, **(policy_parameters or {})},
+                "policy": {
+                    "policy": policy,
+                    "options": json.dumps(dict(policy_parameters or {})),
+                    **{k: v for k, v in (bridge_parameters or {}).items() if k == "commands"},
+                },
                 "monitor": {"episode_log": str(folder.resolve()), **(monitor_parameters or {})},
             }
             with reserve_domain() as domain, _Processes(policy, domain, logs, parameters, commands or {}) as processes:

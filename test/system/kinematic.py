@@ -1,6 +1,6 @@
 """A Simulation without physics for tests of the ROS side, and nodes around it that run as processes.
 
-A point robot integrates its velocity towards a goal past one obstacle. Task ids: ``steps/<n>`` ends with success after n steps.
+A point robot integrates its velocity beside one obstacle. The task ``steps/<n>`` ends with success after n steps.
 Run as a script: ``python kinematic.py bridge|policy [ros arguments]``.
 """
 
@@ -38,7 +38,7 @@ class KinematicSimulation:
         self._task, self._seed, self._length, self._step = task, seed, int(length), 0
         rng = np.random.default_rng(seed)
         self._x, self._y, self._yaw = rng.random(3).tolist()
-        self._obstacle = rng.random(3) + [1.0, 0.0, 0.0]
+        self._obstacle = rng.random(3) + np.array([1.0, 0.0, 0.0])
         return self._frame(np.zeros(3))
 
     def step(self, action: Action) -> RawFrame:

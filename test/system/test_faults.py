@@ -1,4 +1,4 @@
-"""What ends badly ends as the design says, within a bounded time: dead policies, late and killed monitors, restarted bridges."""
+"""What ends badly ends as the design says, in bounded time: dead policies, late and killed monitors, restarted bridges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job as users run it: three processes over DDS, verdicts while the robot moves, the same record as in process."""
+"""The main job as users run it: three processes over DDS, live verdicts, the same record as in process."""
 
 from __future__ import annotations
 
