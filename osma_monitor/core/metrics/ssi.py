@@ -23,6 +23,7 @@ from osma_monitor.core.motion import FEATURES
 TIERS = ("low", "moderate", "high")
 #: Tier pairs of the margins, as positions in TIERS: (more cautious, less cautious).
 PAIRS: dict[str, tuple[int, int]] = {"H-M": (2, 1), "M-L": (1, 0), "H-L": (2, 0)}
+LARGEST = 1e300  #: beyond this, and NaN: undefined; keeps sums finite
 TIE_TOLERANCE = 1e-12  #: relative: means this close are tied
 
 Table = Mapping[str, Any]  #: columns by name; a DataFrame qualifies
@@ -128,8 +129,8 @@ def tier_means(
     group = cell * 3 + tier
     order = np.argsort(group, kind="stable")
     edges = np.searchsorted(group[order], np.arange(3 * cells + 1))
-    known = np.isfinite(values[order])
-    running = np.vstack((np.zeros((1, values.shape[1]), dtype=np.int64), np.cumsum(known, axis=0)))
+    known: NDArray[np.bool_] = np.abs(values[order]) < LARGEST
+    running = np.vstack((np.zeros((1, values.shape[1]), dtype=np.int64), np.cumsum(known, axis=0, dtype=np.int64)))
     sizes = (running[edges[1:]] - running[edges[:-1]]).astype(np.float64)
     bounds = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
     filled = np.where(known, values[order], 0.0).T.tolist()

@@ -15,6 +15,8 @@ PERIOD = 0.05  #: s, the control step at which the features are defined (C.1)
 BOUNDARY_RADIUS = 1.25  #: m, Eq. 2
 DISTANCE_FLOOR = 0.05  #: m, smallest divisor of a ratio (C.4)
 
+FARTHEST = 1e12  #: m, a coordinate beyond this is no measurement: unknown, like NaN
+
 JERK_WINDOW = 15  #: samples of one Savitzky-Golay fit (C.4)
 JERK_HALF = JERK_WINDOW // 2
 
@@ -91,7 +93,7 @@ def minimum_clearance(distance: ArrayLike, in_contact: ArrayLike) -> float:
     if _flags(in_contact).any():
         return 0.0
     d = np.asarray(distance, dtype=np.float64)
-    d = d[np.isfinite(d)]
+    d = d[np.abs(d) < FARTHEST]
     return float(d.min()) if d.size else math.nan
 
 
@@ -130,7 +132,8 @@ def _ratio(
 
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return values if np.isfinite(values).all() else np.where(np.isfinite(values), values, math.nan)
+    known = np.abs(values) < FARTHEST
+    return values if known.all() else np.where(known, values, math.nan)
 
 
 def _flags(values: ArrayLike) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from osma_monitor.core.motion.features import (
     BOUNDARY_RADIUS,
     DISTANCE_FLOOR,
+    FARTHEST,
     JERK_HALF,
     JERK_WEIGHTS,
     JERK_WINDOW,
@@ -195,4 +196,4 @@ class OnlineMotion:
 
 
 def _finite(value: float) -> float:
-    return value if math.isfinite(value) else _NAN
+    return value if -FARTHEST < value < FARTHEST else _NAN

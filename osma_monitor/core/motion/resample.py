@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from osma_monitor.core.motion.features import (
     BOUNDARY_RADIUS,
     DISTANCE_FLOOR,
+    JERK_WINDOW,
     PERIOD,
     MotionFeatures,
     minimum_clearance,
@@ -55,9 +56,11 @@ def episode_motion(
 
 
 def resample(stamps_ns: NDArray[np.int64], columns: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """The columns at every 0.05 s from the first stamp to the last; (T,) each in, (G,) each out."""
-    count = int((stamps_ns[-1] - stamps_ns[0] + SNAP_NS) // PERIOD_NS) + 1
-    grid = stamps_ns[0] + PERIOD_NS * np.arange(count, dtype=np.int64)
+    """The columns at every 0.05 s from the first stamp to the last; (T,) each in, (G,) each out.
+
+    Of a gap that is not bridged only one jerk window of unknown samples is kept: more would say no more.
+    """
+    grid = _grid(stamps_ns)
     left = np.searchsorted(stamps_ns, grid + SNAP_NS, side="right") - 1
     offset = grid - stamps_ns[left]
     exact = np.abs(offset) <= SNAP_NS
@@ -73,6 +76,22 @@ def resample(stamps_ns: NDArray[np.int64], columns: list[NDArray[np.float64]]) -
             between = c[left] + weight * (c[right] - c[left])
         out.append(np.where(exact, c[left], np.where(known, between, math.nan)))
     return out
+
+
+def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Grid times in ns, long gaps cut to one jerk window."""
+    first = stamps_ns[0]
+    before = np.flatnonzero(np.diff(stamps_ns) > BRIDGE_NS)
+    starts = np.concatenate((stamps_ns[:1], stamps_ns[before + 1]))
+    ends = np.concatenate((stamps_ns[before], stamps_ns[-1:]))
+    low = -((first - starts + SNAP_NS) // PERIOD_NS)  # first step of the grid not before the start
+    high = (ends - first + SNAP_NS) // PERIOD_NS
+    parts = []
+    for i in range(len(starts)):
+        begin = low[i] if i == 0 else max(low[i] - JERK_WINDOW, high[i - 1] + 1)
+        parts.append(np.arange(begin, high[i] + 1, dtype=np.int64))
+    grid: NDArray[np.int64] = first + PERIOD_NS * np.concatenate(parts)
+    return grid
 
 
 def check_increasing(stamps_ns: NDArray[np.int64]) -> None:

@@ -43,17 +43,18 @@ def random_table(seed, cells=6, obstacles=3, features=FEATURES, holes=0.0):
 
 def reference(data):
     """Eq. 1 written out with scipy."""
-    frame = pd.DataFrame({k: list(v) for k, v in data.items()})
-    means = []
+    mean_tau = []
     for name, sign in FEATURES.items():
         taus = []
-        for _, cell in frame.groupby("cell"):
-            z = [sign * cell.loc[cell.tier == tier, name].mean() for tier in ssi.TIERS]
-            tau = NAN if any(map(math.isnan, z)) else kendalltau([0, 1, 2], z).statistic
-            if not math.isnan(tau):
-                taus.append(tau)
-        means.append(np.mean(taus) if taus else NAN)
-    return float(np.mean(means))
+        for cell in sorted(set(data["cell"])):
+            values = {tier: [] for tier in ssi.TIERS}
+            for c, tier, value in zip(data["cell"], data["tier"], data[name], strict=True):
+                if c == cell and not math.isnan(value):
+                    values[tier].append(sign * value)
+            if all(values.values()):
+                taus.append(kendalltau([0, 1, 2], [np.mean(v) for v in values.values()]).statistic)
+        mean_tau.append(np.mean(taus) if taus else NAN)
+    return float(np.mean(mean_tau))
 
 
 @pytest.mark.parametrize("means", itertools.product([0.0, 1.0, 2.0], repeat=3))

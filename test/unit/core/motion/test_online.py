@@ -42,7 +42,12 @@ def test_close_equals_the_batch_on_the_grid(seed, steps, holes):
     assert_agree(run(stamps, *columns)[1], episode_motion(stamps, *columns))
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.sampled_from([0.0, 0.1]), st.sampled_from([120, 1200, 9000]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 60),
+    st.sampled_from([0.0, 0.1]),
+    st.sampled_from([120, 1200, 9000, 10**7]),
+)
 def test_close_equals_the_batch_on_irregular_stamps(seed, steps, holes, longest_ms):
     rng = np.random.default_rng(seed)
     stamps = 10**9 + np.cumsum(rng.integers(1, longest_ms, steps)) * 1_000_000

@@ -109,3 +109,20 @@ def test_the_start_of_the_clock_does_not_matter(seed, start):
     stamps = np.cumsum(rng.integers(5_000_000, 200_000_000, 40))
     columns = [rng.normal(size=40), rng.normal(size=40), rng.uniform(0, 2, 40), np.zeros(40)]
     assert_same(episode_motion(stamps, *columns), episode_motion(stamps + start, *columns))
+
+
+def test_a_jump_of_the_clock_over_50_years_costs_nothing():
+    stamps = np.concatenate((STEP * np.arange(1, 31), 1_700_000_000_000_000_000 + STEP * np.arange(30) + 7_000_000))
+    x = np.concatenate((0.025 * np.arange(30), 9 + 0.025 * np.arange(30)))
+    got = episode_motion(stamps, x, 0 * x, np.ones(60), np.zeros(60))
+    assert got.mu_v == pytest.approx(0.5) and got.M_v == pytest.approx(0.5)
+    assert got.M_j == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("bad", [1e300, -1e200, math.inf, math.nan])
+def test_a_corrupted_coordinate_is_unknown(bad):
+    stamps = STEP * np.arange(1, 41)
+    x = 0.025 * np.arange(40)
+    x[20] = bad
+    got = episode_motion(stamps, x, np.zeros(40), np.ones(40), np.zeros(40))
+    assert got.M_v == pytest.approx(0.5) and got.M_a == pytest.approx(0.0, abs=1e-9)
