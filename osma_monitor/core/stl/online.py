@@ -219,6 +219,7 @@ class Library:
 def _update(data: tuple[Any, ...]) -> Update:
     update = Update()
     update._data = data
+    update._cache = []
     return update
 
 

@@ -55,17 +55,32 @@ class Verdict:
     triggered: bool
 
 
+_Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int8]]
+
+
+def _arrays(lower: list[float], upper: list[float], rho: list[float]) -> _Arrays:
+    """Read-only arrays without negative zeros, and the status codes."""
+    values = np.array((lower, upper, rho), dtype=np.float64) + 0.0
+    status = np.array(
+        [-1 if u < 0 else 1 if low >= 0 else 0 for low, u in zip(lower, upper, strict=True)], dtype=np.int8
+    )
+    values.flags.writeable = status.flags.writeable = False
+    return values[0], values[1], values[2], status
+
+
 class Update:
     """The library after one update: arrays over clauses in the library's order.
 
-    Immutable. Arrays are made when asked for, so that a frame costs little when only some are read.
+    Immutable, arrays too. They are made when asked for, so that a frame costs little when only some are read.
     """
 
-    __slots__ = ("_bounds", "_data")
+    __slots__ = ("_cache", "_data", "_instant")
 
     # (program, point dialect?, stamp, samples, refused, accepted, closed, values, flags, missed, results of streams)
     _data: tuple[Any, ...]
-    _bounds: tuple[list[Bounds], list[Bounds]]
+    # holds the judged arrays once somebody asked; shared by updates between which no judged value changed
+    _cache: list[_Arrays]
+    _instant: _Arrays
 
     @property
     def stamp_ns(self) -> int:
@@ -92,68 +107,76 @@ class Update:
         """The trace has ended."""
         return bool(self._data[6])
 
-    def _pairs(self) -> tuple[list[Bounds], list[Bounds]]:
-        """Judged bounds and those of this instant, worked out once."""
-        try:
-            return self._bounds
-        except AttributeError:
-            pass
+    def _read(self, which: str) -> _Arrays:
         program, point, stamp, samples, _, _, closed, values, _, _, results = self._data
-        count = len(program.simple) + len(program.streamed)
-        judged, now = [UNDECIDED] * count, [UNDECIDED] * count
-        if samples:
-            read = program.namespace["judge_point" if point else "judge_interval"]
-            for target, found in zip((judged, now), read(values, samples, closed, stamp), strict=True):
-                for clause, (lower, upper, rho) in zip(program.simple, found, strict=True):
-                    target[clause] = Bounds(lower + 0.0, upper + 0.0, rho + 0.0)
-            for (clause, _), result in zip(program.streamed, results, strict=True):
-                judged[clause], now[clause] = result[0], result[1]
-        self._bounds = (judged, now)
-        return self._bounds
+        if not samples:
+            count = len(self)
+            return _arrays([-math.inf] * count, [math.inf] * count, [math.nan] * count)
+        read = program.namespace[which + ("_point" if point else "_interval")]
+        lists = read(values, samples, closed, stamp)
+        if not program.streamed:
+            return _arrays(*lists)
+        bounds = dict(zip(program.simple, zip(*lists, strict=True), strict=True))
+        for (clause, _), result in zip(program.streamed, results, strict=True):
+            bounds[clause] = result[0 if which == "judged" else 1]
+        ordered = [bounds[c] for c in range(len(self))]
+        return _arrays(*([b[part] for b in ordered] for part in range(3)))
+
+    def _judged(self) -> _Arrays:
+        if not self._cache:
+            self._cache.append(self._read("judged"))
+        return self._cache[0]
+
+    def _now(self) -> _Arrays:
+        try:
+            return self._instant
+        except AttributeError:
+            self._instant = self._read("now")
+            return self._instant
 
     # --- the judged value: at the first stamp for formulas that look ahead, else at the current one ---
 
     @property
     def lower(self) -> NDArray[np.float64]:
         """(clauses,) lower bound of the judged value."""
-        return np.array([b[0] for b in self._pairs()[0]], dtype=np.float64)
+        return self._judged()[0]
 
     @property
     def upper(self) -> NDArray[np.float64]:
         """(clauses,) upper bound of the judged value; the depth of a violation is ``-upper``."""
-        return np.array([b[1] for b in self._pairs()[0]], dtype=np.float64)
+        return self._judged()[1]
 
     @property
     def rho(self) -> NDArray[np.float64]:
-        """(clauses,) the judged value, for ``always`` its minimum so far; NaN where it is undecided or nothing is known."""
-        return np.array([b[2] for b in self._pairs()[0]], dtype=np.float64)
+        """(clauses,) the judged value, for ``always`` its minimum so far; NaN where undecided or nothing is known."""
+        return self._judged()[2]
 
     @property
     def status(self) -> NDArray[np.int8]:
         """(clauses,) 1 satisfied, -1 violated, 0 unknown."""
-        return np.array([status_code(b[0], b[1]) for b in self._pairs()[0]], dtype=np.int8)
+        return self._judged()[3]
 
     # --- this instant alone: the value at the current stamp; for always(body) the body's ---
 
     @property
     def now_lower(self) -> NDArray[np.float64]:
         """(clauses,) lower bound of the formula's value at this very stamp."""
-        return np.array([b[0] for b in self._pairs()[1]], dtype=np.float64)
+        return self._now()[0]
 
     @property
     def now_upper(self) -> NDArray[np.float64]:
         """(clauses,) upper bound of the formula's value at this very stamp."""
-        return np.array([b[1] for b in self._pairs()[1]], dtype=np.float64)
+        return self._now()[1]
 
     @property
     def now_rho(self) -> NDArray[np.float64]:
         """(clauses,) the formula's value at this very stamp: the margin of this step, which may recover."""
-        return np.array([b[2] for b in self._pairs()[1]], dtype=np.float64)
+        return self._now()[2]
 
     @property
     def now_status(self) -> NDArray[np.int8]:
         """(clauses,) status of this instant: 1 satisfied, -1 violated, 0 unknown."""
-        return np.array([status_code(b[0], b[1]) for b in self._pairs()[1]], dtype=np.int8)
+        return self._now()[3]
 
     # --- what else was counted ---
 
@@ -177,7 +200,7 @@ class Update:
 
     def verdict(self, clause: int) -> Verdict:
         """The verdict on one clause by its position."""
-        lower, upper, rho = self._pairs()[0][clause]
+        lower, upper, rho, _ = (float(part[clause]) for part in self._judged())
         return Verdict(rho, lower, upper, status_name(status_code(lower, upper)), self._triggered(clause))
 
     def verdicts(self) -> tuple[Verdict, ...]:
