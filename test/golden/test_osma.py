@@ -16,6 +16,7 @@ from osma_monitor.core.metrics.navigation import NavigationEpisode, ReferencePat
 from osma_monitor.core.metrics.requested import RequestedControl
 from osma_monitor.core.metrics.seeds import over_seeds
 from osma_monitor.core.motion import FEATURES, jerk, motion_features
+from sim_bridge.kitchen.tasks import tasks
 
 HERE = Path(__file__).parent
 FIGURES = {row["id"]: row for row in json.loads((HERE / "osma.json").read_text())["figures"]}
@@ -248,6 +249,13 @@ def test_decisions_of_the_six_selection_conditions():
     inputs, expected, _ = figure("os.t23")
     one = Decision("t", [np.zeros((2, 2)), np.ones((2, 2))], [False, True], 0)
     assert sum(summarize_selection([one] * n).n for n in inputs) == expected
+
+
+def test_number_of_tasks():
+    """Table 1: 5 layouts, 7 routes, 18 obstacles, without the human on the route to the human."""
+    _, expected, _ = figure("os.total")
+    found = tuple(tasks())
+    assert len(found) == len(set(found)) == expected
 
 
 # --- reference paths ---------------------------------------------------------------------------------------------
