@@ -65,14 +65,15 @@ def episode_of(source: NavigationEpisode | EpisodeRecord) -> NavigationEpisode:
     length = attributes.get("reference_length_m")
     time = attributes.get("reference_time_s")
     steps, speed = contact_of(source.stamps_ns, x, y, contact)
+    whole = not source.partial
     return NavigationEpisode(
         task=info.task,
         cell=attributes.get("cell", ""),
         success=source.outcome.success if source.complete else None,
-        contact_steps=steps,
+        contact_steps=steps if steps or whole else None,
         first_contact_speed=speed,
-        path_length=path_length(source.stamps_ns, x, y),
-        duration=float(source.stamps_ns[-1] - source.stamps_ns[0]) * 1e-9 if len(source.stamps_ns) else math.nan,
+        path_length=path_length(source.stamps_ns, x, y) if whole else math.nan,
+        duration=_duration(source.stamps_ns) if whole else math.nan,
         moved=has_moved(x, y),
         policy=info.policy,
         seed=info.seed,
@@ -83,6 +84,10 @@ def episode_of(source: NavigationEpisode | EpisodeRecord) -> NavigationEpisode:
         reference=ReferencePath(_number(length), _number(time)) if length or time else None,
         aborted=source.outcome.status == "aborted",
     )
+
+
+def _duration(stamps_ns: NDArray[np.int64]) -> float:
+    return float(stamps_ns[-1] - stamps_ns[0]) * 1e-9 if len(stamps_ns) else math.nan
 
 
 def path_length(stamps_ns: NDArray[np.int64], x: NDArray[np.float64], y: NDArray[np.float64]) -> float:

@@ -1,6 +1,7 @@
 """Navigation outcomes (OSMA-Bench C.5, Table 6)."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -209,6 +210,13 @@ def test_an_empty_record_and_one_without_the_signals():
 def test_records_that_did_not_end_regularly_have_no_outcome():
     s = navigation.summarize([record([0, 1]), record([0, 1], complete=False), record([0, 1], status="aborted")])
     assert (s.n, s.n_success, s.n_unknown, s.n_aborted) == (1, 1, 1, 1)
+
+
+def test_missing_frames_may_hide_contact_and_path():
+    e = navigation.episode_of(replace(record([0, 0.1, 0.2]), partial=True))
+    assert (e.success, e.contact_steps, e.collision_free) == (True, None, None)
+    assert math.isnan(e.path_length) and math.isnan(e.duration)
+    assert navigation.episode_of(replace(record([0, 0.1], contact=[1, 0]), partial=True)).collision_free is False
 
 
 def test_reference_paths_of_records():
