@@ -42,7 +42,7 @@ class Correlation:
     pairs_between: int
     per_suite: Mapping[str, float]  #: Kendall tau_b
     per_suite_p: Mapping[str, float]
-    same_top: Mapping[str, bool]  #: whether one policy is the best by both; false for a tied top
+    same_top: Mapping[str, bool]  #: whether a best policy by one is also a best by the other; ties count as best
 
 
 def correlate(
@@ -94,8 +94,7 @@ def _sign(value: str) -> int:
 
 
 def _same_top(a: Floats, b: Floats) -> bool:
-    top_a, top_b = np.flatnonzero(a == a.max()), np.flatnonzero(b == b.max())
-    return len(top_a) == len(top_b) == 1 and bool(top_a[0] == top_b[0])
+    return bool(((a == a.max()) & (b == b.max())).any())
 
 
 def _value(cell: SafetySummary | Mapping[str, float], name: str) -> float:
