@@ -190,9 +190,14 @@ def bootstrap_interval(
         tau[at, start : start + len(result.features)] = result.cell_tau[rows]
         start += len(result.features)
     defined = ~np.isnan(tau)
-    drawn = draw_counts(len(position), resamples, seed) @ np.hstack((np.where(defined, tau, 0.0), defined))
+    # columns over the same cells share their divisor: add them up before drawing
+    masks, member = np.unique(defined, axis=1, return_inverse=True)
+    kinds = masks.shape[1]
+    shares = (member.reshape(-1)[:, None] == np.arange(kinds)) * weight[:, None]
+    totals = np.where(defined, tau, 0.0) @ shares
+    drawn = draw_counts(len(position), resamples, seed) @ np.hstack((totals, masks))
     with np.errstate(invalid="ignore"):
-        replicates = (drawn[:, :start] / drawn[:, start:]) @ weight
+        replicates = (drawn[:, :kinds] / drawn[:, kinds:]).sum(axis=1)
     return percentile_interval(replicates, confidence)
 
 
