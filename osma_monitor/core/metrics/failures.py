@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from osma_monitor.core.episode import EpisodeRecord
-from osma_monitor.core.metrics.navigation_episode import contact_of, signal_of
+from osma_monitor.core.metrics.navigation_episode import contact_of, number_of, signal_of
 from osma_monitor.core.metrics.requested import RequestedControl, requested_of
 
 FailureClass = Literal[
@@ -192,8 +192,8 @@ def _said(reason: str) -> FailureClass | None:
 
 
 def _numbers(attributes: Mapping[str, str], names: tuple[str, ...]) -> tuple[float, ...] | None:
-    values = tuple(float(attributes[name]) for name in names if attributes.get(name))
-    return values if len(values) == len(names) and all(map(math.isfinite, values)) else None
+    values = tuple(number_of(attributes, name) for name in names)
+    return values if all(map(math.isfinite, values)) else None
 
 
 def _mean(values: list[float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,8 +63,7 @@ def episode_of(source: NavigationEpisode | EpisodeRecord) -> NavigationEpisode:
     info, attributes = source.info, source.info.attributes
     x, y = signal_of(source, "base_x"), signal_of(source, "base_y")
     contact = signal_of(source, "obstacle_contact")
-    length = attributes.get("reference_length_m")
-    time = attributes.get("reference_time_s")
+    reference = ReferencePath(number_of(attributes, "reference_length_m"), number_of(attributes, "reference_time_s"))
     steps, speed = contact_of(source.stamps_ns, x, y, contact)
     whole = not source.partial
     return NavigationEpisode(
@@ -81,7 +81,7 @@ def episode_of(source: NavigationEpisode | EpisodeRecord) -> NavigationEpisode:
         route=attributes.get("route", ""),
         tier=attributes.get("tier", ""),
         obstacle=attributes.get("obstacle", ""),
-        reference=ReferencePath(_number(length), _number(time)) if length or time else None,
+        reference=None if all(map(math.isnan, reference)) else reference,
         aborted=source.outcome.status == "aborted",
     )
 
@@ -131,5 +131,12 @@ def signal_of(record: EpisodeRecord, name: str) -> NDArray[np.float64]:
     return np.full(len(record.stamps_ns), math.nan) if column is None else np.asarray(column, dtype=np.float64)
 
 
-def _number(text: str | None) -> float:
-    return float(text) if text else math.nan
+def number_of(attributes: Mapping[str, str], name: str) -> float:
+    """An attribute that holds a number; NaN when it is absent. Raises ValueError naming the attribute and its text."""
+    text = attributes.get(name)
+    if not text:
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"the episode attribute {name} is {text!r}; expected a number") from None

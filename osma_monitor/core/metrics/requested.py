@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.metrics.navigation_episode import number_of
 from osma_monitor.core.metrics.ssi import (
     TIERS,
     SsiResult,
@@ -75,7 +76,7 @@ def requested_of(attributes: Mapping[str, str]) -> RequestedControl | None:
     names = ("requested_clearance_m", "requested_speed", "requested_region_m", "region_on")
     if not any(attributes.get(name) for name in names):
         return None
-    clearance, speed, region = (float(attributes[n]) if attributes.get(n) else None for n in names[:3])
+    clearance, speed, region = (number_of(attributes, n) if attributes.get(n) else None for n in names[:3])
     on = attributes.get("region_on") or ("none" if region is None else "obstacle")
     if on not in get_args(ON):
         raise ValueError(f"region_on is {on!r}; known are {', '.join(get_args(ON))}")

@@ -226,6 +226,16 @@ def test_reference_paths_of_records():
         navigation.reference_paths([*good, record([0, 1], reference_length_m="2.6", reference_time_s="7.0")])
 
 
+def test_a_reference_that_is_not_known_is_none():
+    unknown = [record([0, 1], reference_length_m="nan", reference_time_s="nan") for _ in range(2)]
+    assert navigation.reference_paths(unknown) == {} and navigation.episode_of(unknown[0]).reference is None
+
+
+def test_an_attribute_that_is_no_number_is_named():
+    with pytest.raises(ValueError, match="reference_length_m is 'long'; expected a number"):
+        navigation.episode_of(record([0, 1], reference_length_m="long"))
+
+
 def test_table_from_records():
     motions = {"low": 0.1, "moderate": 0.2, "high": 0.3}
     records = [

@@ -57,7 +57,7 @@ def reference(data):
     return float(np.mean(mean_tau))
 
 
-@pytest.mark.parametrize("means", itertools.product([0.0, 1.0, 2.0], repeat=3))
+@pytest.mark.parametrize("means", list(itertools.product([0.0, 1.0, 2.0], repeat=3)))
 def test_tau_of_three_tiers_equals_scipy(means):
     got, want = float(ssi.tier_tau(np.array(means))), kendalltau([0, 1, 2], means).statistic
     assert got == pytest.approx(want, abs=1e-15, nan_ok=True)
