@@ -128,6 +128,8 @@ def _convert(node: yaml.Node, loader: Any, source: str, path: str, budget: Itera
     entry = Entry(None, source, path, node.start_mark.line + 1)
     if next(budget, None) is None or depth > _MAX_DEPTH:
         entry.fail("too large or nested too deeply")
+    if not isinstance(node, yaml.ScalarNode) and node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+        entry.fail(f"not readable as YAML: the tag {node.tag} is not allowed")
     if isinstance(node, yaml.MappingNode):
         values: dict[str, Entry] = {}
         for key_node, value_node in node.value:
