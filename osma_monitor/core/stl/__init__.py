@@ -11,6 +11,7 @@ Verdict(rho=-0.5, lower=-0.5, upper=-0.5, status='violated', triggered=True)
 [-0.5, -0.5]
 """
 
+from osma_monitor.core.stl.batch import BatchResult, evaluate_batch
 from osma_monitor.core.stl.errors import FormulaError, TraceError, UnknownSignalError
 from osma_monitor.core.stl.offline import Trace, body, evaluate, evaluate_bounds, margin_trace
 from osma_monitor.core.stl.online import Library, OnlineMonitor
@@ -22,6 +23,7 @@ __all__ = [
     "SATISFIED",
     "UNKNOWN",
     "VIOLATED",
+    "BatchResult",
     "Bounds",
     "Formula",
     "FormulaError",
@@ -36,6 +38,7 @@ __all__ = [
     "Verdict",
     "body",
     "evaluate",
+    "evaluate_batch",
     "evaluate_bounds",
     "margin_trace",
     "parse",

@@ -53,7 +53,8 @@ def chain(pairs):
             return default if math.isnan(v) else v
 
         return max(
-            min([pick(release[k], release_default)] + [pick(h[k], hold_default) for h in holds]) for release, holds in pairs
+            min([pick(release[k], release_default)] + [pick(h[k], hold_default) for h in holds])
+            for release, holds in pairs
         )
 
     known = any(not math.isnan(release[2]) for release, _ in pairs)
@@ -145,7 +146,8 @@ class Slow:
     def __init__(self, formula, stamps, signals, gates=frozenset(), closed=True):
         self.nodes, self.stamps, self.gates, self.closed = formula.nodes, list(stamps), frozenset(gates), closed
         self.signals = {
-            k: [float(v) if v is not None and math.isfinite(v) else NAN for v in values] for k, values in signals.items()
+            k: [float(v) if v is not None and math.isfinite(v) else NAN for v in values]
+            for k, values in signals.items()
         }
         self.count = len(self.stamps)
         self.memo = {}

@@ -24,7 +24,9 @@ def terms(temporal=True):
         pairs = st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "pow"]), inner, inner)
         options = [binary, unary, pairs]
         if temporal:
-            options.append(st.builds("({}({}))".format, st.sampled_from(["prev", "next", "once", "always[0,2]"]), inner))
+            options.append(
+                st.builds("({}({}))".format, st.sampled_from(["prev", "next", "once", "always[0,2]"]), inner)
+            )
         return st.one_of(options)
 
     return st.recursive(names | constants, grow, max_leaves=3)
@@ -44,11 +46,16 @@ PAST = ("historically", "once")
 AHEAD = ("always", "eventually")
 
 
-def formulas(leaf, past=True, future=True, connectives=("and", "or", "->", "iff", "xor"), edges=True, max_leaves=6, window=None):
+def formulas(
+    leaf, past=True, future=True, connectives=("and", "or", "->", "iff", "xor"), edges=True, max_leaves=6, window=None
+):
     window = windows() if window is None else window
 
     def grow(inner):
-        options = [st.builds("({} {} {})".format, inner, st.sampled_from(connectives), inner), st.builds("(not {})".format, inner)]
+        options = [
+            st.builds("({} {} {})".format, inner, st.sampled_from(connectives), inner),
+            st.builds("(not {})".format, inner),
+        ]
         single = (PAST if past else ()) + (AHEAD if future else ())
         double = (("since",) if past else ()) + (("until",) if future else ())
         if single:
@@ -72,14 +79,24 @@ def traces(draw, unknown=True, regular=False, least=1, most=12):
     if regular:
         stamps = np.arange(count, dtype=np.int64) * SECOND
     else:
-        gaps = draw(st.lists(st.sampled_from([1, SECOND // 2, SECOND, SECOND, SECOND, 2 * SECOND, 6 * SECOND]), min_size=count, max_size=count))
+        gaps = draw(
+            st.lists(
+                st.sampled_from([1, SECOND // 2, SECOND, SECOND, SECOND, 2 * SECOND, 6 * SECOND]),
+                min_size=count,
+                max_size=count,
+            )
+        )
         stamps = np.cumsum(np.array(gaps, dtype=np.int64))
     values = numbers
     if unknown:
-        values = st.one_of(numbers, numbers, numbers, numbers, numbers, st.sampled_from([math.nan, math.inf, -math.inf]))
+        values = st.one_of(
+            numbers, numbers, numbers, numbers, numbers, st.sampled_from([math.nan, math.inf, -math.inf])
+        )
     gate = st.sampled_from([0.0, 1.0, 1.0, math.nan] if unknown else [0.0, 1.0])
     columns = {
-        name: np.array(draw(st.lists(gate if name == "g" else values, min_size=count, max_size=count)), dtype=np.float64)
+        name: np.array(
+            draw(st.lists(gate if name == "g" else values, min_size=count, max_size=count)), dtype=np.float64
+        )
         for name in SIGNALS
     }
     return stamps, columns
