@@ -41,7 +41,7 @@ class _Bar:
 
     def violation(self) -> None:
         self._violations += 1
-        self._progress.update(self._task, broken=f"{self._violations} violations")
+        self._progress.update(self._task, broken=_count(self._violations))
 
     def end(self, outcome: str) -> None:
         self._progress.advance(self._task)
@@ -73,11 +73,15 @@ class _Lines:
         fresh = self._violations - self._before
         left = now / max(self._done - self._first, 1) * (self._total - self._done)
         text = f"[{self._done}/{self._total}] {self._label}: {outcome}"
-        text += f", {fresh} violations" if fresh else ""
-        self.note(f"{text} ({self._violations} violations so far, about {left:.0f} s left)")
+        text += f", {_count(fresh)}" if fresh else ""
+        self.note(f"{text} ({_count(self._violations)} so far, about {left:.0f} s left)")
 
     def note(self, text: str) -> None:
         print(_plain(text), file=self._stream, flush=True)
+
+
+def _count(violations: int) -> str:
+    return "1 violation" if violations == 1 else f"{violations} violations"
 
 
 def _plain(text: str) -> str:

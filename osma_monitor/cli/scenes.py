@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
 from osma_monitor.report.traces import Outline, OutlineKind, Scene, Scenes
-from sim_bridge.kitchen.layout import TABLE_WIDTH_M, Part
+from sim_bridge.kitchen.layout import BASE_SIZE_M, TABLE_WIDTH_M, Part
 from sim_bridge.kitchen.tasks import SUCCESS_RADIUS_M, SUITE, Task, parse_task
 
 Point = tuple[float, float]
@@ -42,7 +42,7 @@ def _kitchen(name: str) -> Scene | None:
         if fixture.at is not None and part == task.goal_name:
             outlines.append(Outline("fixture", _circle(*fixture.at, 0.25), part))
     outlines.append(Outline("goal", _circle(task.goal.x, task.goal.y, SUCCESS_RADIUS_M), f"goal: {task.goal_name}"))
-    return Scene((*outlines, *_obstacle(task)))
+    return Scene((*outlines, *_obstacle(task)), (BASE_SIZE_M[0], BASE_SIZE_M[1]))
 
 
 def _obstacle(task: Task) -> list[Outline]:

@@ -38,14 +38,15 @@ LISTED = 2000
 #: Rows of one table in the page; the rest is in the CSV.
 TABLE_ROWS = 400
 
+#: Symbol, index and meaning of each motion feature.
 _FEATURE_TEXT = {
-    "d_min": "smallest distance, m",
-    "mu_v": "mean speed over distance, 1/s",
-    "M_v": "largest speed over distance, 1/s",
-    "mu_a": "mean acceleration over distance, 1/s²",
-    "M_a": "largest acceleration over distance, 1/s²",
-    "mu_j": "mean jerk over distance, 1/s³",
-    "M_j": "largest jerk over distance, 1/s³",
+    "d_min": ("d", "min", "smallest distance, m"),
+    "mu_v": ("μ", "v", "mean speed over distance, 1/s"),
+    "M_v": ("M", "v", "largest speed over distance, 1/s"),
+    "mu_a": ("μ", "a", "mean acceleration over distance, 1/s²"),
+    "M_a": ("M", "a", "largest acceleration over distance, 1/s²"),
+    "mu_j": ("μ", "j", "mean jerk over distance, 1/s³"),
+    "M_j": ("M", "j", "largest jerk over distance, 1/s³"),
 }
 TIERS = ("low", "moderate", "high")
 _ADAPTS_INTRO = (
@@ -83,6 +84,7 @@ def render_page(report: Report, margins: traces.Margins | None = None, scenes: t
     scripts = [_inline(_resource("assets", "uplot.min.js")), _inline(_resource("templates", "page.js"))]
     digests = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    clauses = _clauses(report.clauses, {p.policy: i for i, p in enumerate(report.policies)})
     template = environment.from_string(_resource("templates", "page.html.j2"))
     order = traces.severity_order(report.records)
     listed = order[:LISTED]
@@ -96,9 +98,14 @@ def render_page(report: Report, margins: traces.Margins | None = None, scenes: t
         gate_note=wording.gate_note(report.gate_semantics),
         policies=[{"name": wording.policy_label(p)} for p in report.policies],
         scores=_scores(report.policies),
-        outcome_kinds=[{"kind": k, "label": text} for k, text in OUTCOME_KINDS.items()],
+        outcome_kinds=[
+            {"kind": k, "label": text}
+            for k, text in OUTCOME_KINDS.items()
+            if any(p.outcomes.get(k, 0) for p in report.policies)
+        ],
         composition=[_composition(p) for p in report.policies],
-        clauses=_clauses(report.clauses, index),
+        clauses=[c for c in clauses if c["broken"]],
+        kept=[c for c in clauses if not c["broken"]],
         features=_features(report.features, index),
         adapts_intro=_ADAPTS_INTRO,
         adapts_note=_ADAPTS_NOTE,
@@ -251,7 +258,7 @@ def _clause_row(s: ClauseSummary, policy: int) -> dict[str, Any]:
 
 # ---- motion features
 
-_X = {"low": 24, "moderate": 100, "high": 176}
+_X = {"low": 44, "moderate": 112, "high": 180}
 _TOP, _BOTTOM = 14.0, 78.0
 
 
@@ -289,9 +296,20 @@ def _features(summaries: Sequence[FeatureSummary], index: Mapping[str, int]) -> 
             for s in rows
         ]
         spoken = "; ".join(_spoken(s) for s in rows)
-        ticks = [{"y": y(v) + 3, "text": f"{v:.2g}"} for v in (min(values), max(values))]
-        about = f"{_FEATURE_TEXT[feature]}: {'higher' if sign > 0 else 'lower'} is more cautious"
-        out.append({"name": feature, "about": about, "lines": lines, "taus": taus, "spoken": spoken, "ticks": ticks})
+        ticks = [{"y": y(v) + 3, "text": f"{v:.2f}" if v < 1 else f"{v:.2g}"} for v in (min(values), max(values))]
+        symbol, subscript, meaning = _FEATURE_TEXT[feature]
+        about = f"{meaning}; {'higher' if sign > 0 else 'lower'} is more cautious"
+        out.append(
+            {
+                "symbol": symbol,
+                "index": subscript,
+                "about": about,
+                "lines": lines,
+                "taus": taus,
+                "spoken": spoken,
+                "ticks": ticks,
+            }
+        )
     return out
 
 

@@ -25,7 +25,7 @@ BUDGET = 2_200_000
 #: v/d is shown inside the boundary, with the distance never under the floor (OSMA-Bench 3.2.2).
 BOUNDARY_M, FLOOR_M = 1.25, 0.05
 #: Margins are drawn down to this many thresholds below zero.
-DEEPEST = -20.0
+DEEPEST = -2.0
 
 OutlineKind = Literal["room", "counter", "fixture", "obstacle", "human", "goal", "start"]
 
@@ -41,14 +41,17 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What stands around the robot in one task."""
+    """What stands around the robot in one task, and how large the robot's base is."""
 
     outlines: tuple[Outline, ...] = ()
+    base: tuple[float, float] | None = None  #: length and width in m
 
-    def view(self) -> list[dict[str, Any]]:
-        return [
+    def view(self) -> dict[str, Any]:
+        """As the page takes it."""
+        outlines = [
             {"k": o.kind, "n": o.label, "p": [[round(x, 3), round(y, 3)] for x, y in o.points]} for o in self.outlines
         ]
+        return {"outlines": outlines, "base": self.base}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,13 +113,14 @@ def trace(record: EpisodeRecord, margins: Sequence[Margin]) -> dict[str, Any]:
     lines = []
     for margin in margins:
         result = results.get(margin.clause)
+        if result is not None and not result.scored:
+            continue
         lines.append(
             {
                 "id": margin.clause,
                 "unit": margin.unit,
                 "limit": margin.threshold if math.isfinite(margin.threshold) else None,
                 "bad": result is not None and result.status == "violated",
-                "scored": result is None or result.scored,
                 "y": thousandths(np.maximum(reduce(margin.values, starts, np.fmin), DEEPEST)),
             }
         )
@@ -124,15 +128,16 @@ def trace(record: EpisodeRecord, margins: Sequence[Margin]) -> dict[str, Any]:
         "t": ((stamps[starts] - first) // 1_000_000).tolist() if len(stamps) else [],
         "margins": lines,
     }
-    out["marks"] = [
+    out["results"] = [
         {
             "id": c.clause,
-            "t": (c.first_violation_ns - first) // 1_000_000,
-            "step": c.first_violation_step,
+            "status": c.status,
             "scored": c.scored,
+            "depth": round(c.depth, 3),
+            "t": None if c.first_violation_ns is None else (c.first_violation_ns - first) // 1_000_000,
+            "steps": c.violated_steps,
         }
         for c in record.clauses
-        if c.first_violation_ns is not None
     ]
     distance = record.signals.get("obstacle_distance")
     if distance is not None and not np.isnan(distance).all():
@@ -141,6 +146,9 @@ def trace(record: EpisodeRecord, margins: Sequence[Margin]) -> dict[str, Any]:
     x, y = record.signals.get("base_x"), record.signals.get("base_y")
     if x is not None and y is not None and not np.isnan(x).all():
         out["x"], out["y"] = thousandths(x[starts]), thousandths(y[starts])
+        yaw = record.signals.get("base_yaw")
+        if yaw is not None:
+            out["h"] = thousandths(yaw[starts])
     return out
 
 

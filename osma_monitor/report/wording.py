@@ -48,9 +48,9 @@ def headline(report: Report) -> str:
     if len(known) == 2:
         if top == next_:
             return f"{first.policy} and {second.policy} are equally safe: {percent(top)} of episodes each"
-        if c is not None and not (c.low > 0 or c.high < 0 or c.p_value < CLEAR_P):
-            return f"No clear difference in safety between {first.policy} and {second.policy}"
-        return f"{first.policy} is safer than {second.policy}: {percent(top)} of episodes against {percent(next_)}"
+        if c is not None and c.p_value < CLEAR_P:
+            return f"{first.policy} is safer than {second.policy}: {percent(top)} of episodes against {percent(next_)}"
+        return f"{first.policy} kept every clause in {percent(top)} of episodes, {second.policy} in {percent(next_)}"
     if top == next_:
         ties = [p.policy for p in ordered if p.figures["safety"].value == top]
         return f"{', '.join(ties)} share the highest safety: {percent(top)} of episodes"
@@ -83,7 +83,8 @@ def difference(c: Comparison) -> str:
     more = "more" if c.difference >= 0 else "less"
     sure = f"95 % interval {points(c.low)} to {points(c.high)}; exact McNemar p {p_text(c.p_value)}"
     gap = f"{abs(100 * c.difference):.0f} percentage points {more} often than {c.second}"
-    return f"Over the same {plural(c.pairs, 'drive')}, {c.first} kept every clause {gap} ({sure})."
+    text = f"Over the same {plural(c.pairs, 'drive')}, {c.first} kept every clause {gap} ({sure})."
+    return text if c.p_value < CLEAR_P else f"{text} That few episodes can’t rule out chance."
 
 
 def p_text(p: float) -> str:

@@ -26,6 +26,7 @@
   let shown = rows;
   let current = null;
   let plots = [];
+  let locate = () => {};
 
   // ---- filters
   const controls = ["f-policy", "f-safety", "f-outcome", "f-text"].map($);
@@ -50,10 +51,10 @@
   const valueAxis = (format) => ({ stroke: css("--soft"), grid: { stroke: css("--faint"), width: 1 }, ticks: { show: false }, font: "11px " + css("--font"), size: 44,
     values: (_, ticks) => ticks.map(format || ((v) => (Math.abs(v) < 1e-9 ? "0" : String(+v.toPrecision(4))))) });
 
-  const plot = (host, height, series, columns, scales, hooks, axes) => {
+  const plot = (host, height, series, columns, scales, hooks, axes, right) => {
     host.replaceChildren();
-    const options = { width: Math.max(host.clientWidth, 220), height, series, scales, hooks, axes,
-      cursor: { y: false, points: { size: 6 } }, legend: { show: false } };
+    const options = { padding: [10, right, 0, 0], width: Math.max(host.clientWidth, 220), height, series, scales, hooks, axes,
+      cursor: { y: false, points: { size: 6 }, sync: { key: "time" } }, legend: { show: false } };
     const chart = new uPlot(options, columns, host);
     plots.push(chart);
     return chart;
@@ -80,15 +81,15 @@
     const lines = trace.margins.map((m) => ({ ...m, values: column(m.y, t.length) }));
     const live = lines.filter((m) => m.values.some((v) => v !== null));
     if (!live.length) {
-      host.replaceChildren(el("p", "fine", "No margin is known for this episode: its clauses' inputs, or the library they came from, are missing."));
+      host.replaceChildren(el("p", "fine", "No margin can be drawn: no clause was open, or the clause library that judged this episode is not at hand."));
       return;
     }
-    const bad = ["--unsafe", "--p4", "--p1", "--p2"];
+    const colors = ["--unsafe", "--p2", "--p1", "--p4"];
     let k = 0;
     live.sort((a, b) => Number(a.bad) - Number(b.bad));
-    live.forEach((m) => { m.color = m.bad ? bad[k++ % bad.length] : "--unknown"; });
+    live.forEach((m) => { m.color = m.bad ? colors[k++ % colors.length] : "--unknown"; });
     const lowest = Math.min(0, ...live.flatMap((m) => m.values.filter((v) => v !== null)));
-    const floor = lowest < 0 ? Math.max(lowest * 1.1, -20) : -0.15;
+    const floor = lowest < 0 ? Math.max(lowest * 1.1, -2.05) : -0.15;
     const show = readout(host, live.map((m) => m.id));
     plot(host, 250,
       [{}, ...live.map((m) => ({ stroke: css(m.color), width: m.bad ? 2.25 : 1.25, points: { show: false }, spanGaps: false }))],
@@ -106,20 +107,37 @@
         draw: [(u) => {
           u.ctx.save();
           u.ctx.strokeStyle = css("--unsafe"); u.ctx.setLineDash([5, 4]); u.ctx.lineWidth = 1.5;
-          trace.marks.filter((m) => m.scored).forEach((m) => {
+          trace.results.filter((m) => m.scored && m.t !== null).forEach((m) => {
             const x = u.valToPos(m.t / 1000, "x", true);
             u.ctx.beginPath(); u.ctx.moveTo(x, u.bbox.top); u.ctx.lineTo(x, u.bbox.top + u.bbox.height); u.ctx.stroke();
           });
           u.ctx.restore();
         }],
-        setCursor: [show] },
-      [timeAxis(), valueAxis()]);
-    [...live].reverse().forEach((m) => {
-      const item = el("li"), swatch = el("span", "swatch");
-      swatch.style.setProperty("--c", "var(" + m.color + ")");
-      const limit = m.limit === null ? "" : " (limit " + +m.limit.toPrecision(4) + " " + m.unit + ")";
-      item.append(swatch, el("span", "", m.id + limit + (m.scored ? "" : ", report only") + (m.bad ? ", broken" : "")));
-      key.append(item);
+        setCursor: [show, (u) => locate(u.cursor.idx)] },
+      [timeAxis(), valueAxis()], 44);
+    const item = (color, words) => {
+      const row = el("li"), swatch = el("span", "swatch");
+      swatch.style.setProperty("--c", "var(" + color + ")");
+      row.append(swatch, el("span", "", words));
+      key.append(row);
+    };
+    const limit = (m) => (m.limit ? " (limit " + +m.limit.toPrecision(4) + (m.unit === "1" ? "" : " " + m.unit) + ")" : "");
+    live.filter((m) => m.bad).reverse().forEach((m) => item(m.color, m.id + limit(m) + ", broken"));
+    const held = live.filter((m) => !m.bad).map((m) => m.id);
+    if (held.length) item("--unknown", "held: " + held.join(", "));
+  };
+
+  const drawResults = (trace) => {
+    const body = $("t-results");
+    body.replaceChildren();
+    const rank = { violated: 0, unknown: 1, satisfied: 2 };
+    [...trace.results].sort((a, b) => Number(b.scored) - Number(a.scored) || rank[a.status] - rank[b.status] || b.depth - a.depth).forEach((r) => {
+      const row = el("tr"), verdict = el("td");
+      const word = { violated: "broken", unknown: "unknown", satisfied: "held" }[r.status];
+      verdict.append(el("span", "badge v-" + { violated: "unsafe", unknown: "unknown", satisfied: "safe" }[r.status], word));
+      row.append(el("td", "", r.id + (r.scored ? "" : " (report only)")), verdict, el("td", "num", r.depth > 0 ? r.depth.toFixed(2) : ""),
+        el("td", "num", r.t === null ? "" : (r.t / 1000).toFixed(2) + " s"), el("td", "num", r.steps ? String(r.steps) : ""));
+      body.append(row);
     });
   };
 
@@ -134,8 +152,8 @@
       [{}, { stroke: css("--ink"), width: 1.75, scale: "m", points: { show: false } }, { stroke: css("--p4"), width: 1.75, scale: "r", points: { show: false } }],
       [t, d, r || d.map(() => null)],
       { x: { time: false }, m: { range: (u, lo, hi) => [Math.min(0, lo), Math.max(hi, 0.5)] }, r: { range: (u, lo, hi) => [0, Math.max(hi || 1, 1)] } },
-      { setCursor: [show] },
-      [timeAxis(), { ...valueAxis((v) => v + " m"), scale: "m", stroke: css("--ink") }, { ...valueAxis((v) => v + "/s"), scale: "r", side: 1, grid: { show: false }, stroke: css("--p4") }]);
+      { setCursor: [show, (u) => locate(u.cursor.idx)] },
+      [timeAxis(), { ...valueAxis((v) => v + " m"), scale: "m", stroke: css("--ink") }, { ...valueAxis((v) => v + "/s"), scale: "r", side: 1, grid: { show: false }, stroke: css("--p4") }], 0);
   };
 
   const RAMP = ["#3b4cc0", "#4d9bd0", "#5fbf9b", "#e0c341", "#ee8033", "#d1262f"];
@@ -149,13 +167,15 @@
     figure.hidden = !x || !y;
     if (!x || !y) return;
     const episode = data.episodes[index];
-    const scene = trace.scene === undefined ? [] : data.scenes[trace.scene];
+    const { outlines: scene, base } = trace.scene === undefined ? { outlines: [], base: null } : data.scenes[trace.scene];
+    const yaw = column(trace.h, t.length);
     const others = Object.entries(data.traces).filter(([i, other]) => +i !== index && other.x && data.episodes[i]
       && data.episodes[i].twin === episode.twin && data.episodes[i].policy !== episode.policy);
     const points = [];
     x.forEach((v, i) => { if (v !== null && y[i] !== null) points.push([v, y[i]]); });
     const around = scene.filter((o) => o.k !== "room" && o.k !== "counter" && o.k !== "fixture").flatMap((o) => o.p);
-    const all = points.concat(around);
+    const theirs = others.map(([, other]) => [column(other.x, other.t.length), column(other.y, other.t.length)]);
+    const all = points.concat(around, theirs.flatMap(([ox, oy]) => ox.map((v, k) => [v, oy[k]]).filter((p) => p[0] !== null && p[1] !== null)));
     let lo = [Infinity, Infinity], hi = [-Infinity, -Infinity];
     all.forEach((p) => { for (const k of [0, 1]) { lo[k] = Math.min(lo[k], p[k]); hi[k] = Math.max(hi[k], p[k]); } });
     for (const k of [0, 1]) { const mid = (lo[k] + hi[k]) / 2, half = Math.max((hi[k] - lo[k]) / 2, 0.6) + 0.5; lo[k] = mid - half; hi[k] = mid + half; }
@@ -169,8 +189,8 @@
       const title = svg("title"); title.textContent = o.n || o.k; shape.append(title);
       image.append(shape);
     });
-    others.forEach(([i, other]) => {
-      const ox = column(other.x, other.t.length), oy = column(other.y, other.t.length);
+    others.forEach(([i], place) => {
+      const [ox, oy] = theirs[place];
       image.append(svg("polyline", { points: ox.map((v, k) => (v === null || oy[k] === null ? "" : P([v, oy[k]]))).join(" "), fill: "none",
         stroke: policyColor(data.episodes[i].policy), "stroke-width": unit * 0.7, "stroke-dasharray": `${unit * 1.6} ${unit * 1.2}`, opacity: 0.75 }));
     });
@@ -199,10 +219,32 @@
       const [cx, cy] = P([mean(0), mean(1)]).split(",").map(Number);
       label([cx, cy + unit * 1.3], solid[0].n, "--unsafe", "middle");
     }
+    // the robot: its base where its size is known, else a dot
+    const robot = (style) => {
+      const shape = base && yaw ? svg("polygon", { "stroke-width": unit * 0.6, ...style }) : svg("circle", { r: unit * 2, "stroke-width": unit * 0.6, ...style });
+      const put = (i) => {
+        const known = i !== null && i !== undefined && [x[i], y[i]].every((v) => v !== null && v !== undefined);
+        shape.setAttribute("visibility", known ? "visible" : "hidden");
+        if (!known) return;
+        if (shape.tagName === "circle") { const [cx, cy] = P([x[i], y[i]]).split(","); shape.setAttribute("cx", cx); shape.setAttribute("cy", cy); return; }
+        const c = Math.cos(yaw[i]), s = Math.sin(yaw[i]), [l, w] = [base[0] / 2, base[1] / 2];
+        shape.setAttribute("points", [[l, w], [l, -w], [-l, -w], [-l, w]].map(([a, b]) => P([x[i] + c * a - s * b, y[i] + s * a + c * b])).join(" "));
+      };
+      image.append(shape);
+      return put;
+    };
+    const firsts = trace.results.filter((r) => r.scored && r.t !== null).map((r) => r.t);
+    if (firsts.length) {
+      const first = Math.min(...firsts);
+      let at = t.findIndex((v) => v * 1000 >= first);
+      robot({ fill: css("--unsafe"), "fill-opacity": 0.12, stroke: css("--unsafe") })(at < 0 ? t.length - 1 : at);
+    }
+    locate = robot({ fill: css("--ink"), "fill-opacity": 0.15, stroke: css("--ink"), visibility: "hidden" });
     host.append(image);
+    if (firsts.length) host.append(el("p", "fine", "Red outline: where the robot was when a clause first broke."));
     const ramp = el("div", "ramp"), bars = el("span", "bars");
     RAMP.forEach((c) => { const i = el("i"); i.style.background = c; bars.append(i); });
-    ramp.append(el("span", "", "v/d under 0.5"), bars, el("span", "", "over 8 per second; grey: farther than 1.25 m"));
+    ramp.append(el("span", "", "v/d ≤ 0.5/s"), bars, el("span", "", "≥ 8/s; grey: over 1.25 m away"));
     host.append(ramp);
     if (others.length) {
       const key = el("ul", "legend small");
@@ -221,7 +263,9 @@
     const t = trace.t.map((ms) => ms / 1000);
     drawMargins(trace, t);
     drawNear(trace, t);
+    locate = () => {};
     drawPath(current, trace, t);
+    drawResults(trace);
   };
 
   const open = (index, focus) => {

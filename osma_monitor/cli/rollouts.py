@@ -1,0 +1,223 @@
+"""Running a plan of episodes into a run folder, over ROS or in process; resuming one. Shared by demo and run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from osma_monitor.cli.progress import Display, progress
+from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.errors import EXIT_INTERRUPTED, MissingDependencyError, UserError
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.store import EpisodeWriter, read_episodes, read_part, write_run
+
+ROS, IN_PROCESS = "ros", "in-process"
+RUN_FILE = "run.json"
+#: Where records go that a resumed run replaces: aborted or cut off.
+REPLACED = "replaced"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run: every task with every seed under every policy."""
+
+    tasks: tuple[str, ...]
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    over: str = ROS
+    workers: int = 1
+    host: str = "kitchen"
+    policy_options: dict[str, Any] = field(default_factory=dict)
+
+    def items(self) -> list[tuple[str, str, int]]:
+        """(policy, task, seed): policy by policy, tasks in the outer loop, as over ROS."""
+        return [(p, t, s) for p in self.policies for t in self.tasks for s in self.seeds]
+
+
+def new_folder(out: Path | None) -> Path:
+    """The run folder: ``out``, or runs/<date-time>. Never one that holds a run already.
+
+    Raises UserError when ``out`` holds something.
+    """
+    if out is not None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UserError(f"{out}: is there already; name another folder, or go on with it: osma run --resume {out}")
+        return out
+    base = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    folder, count = base, 1
+    while folder.exists():
+        count += 1
+        folder = base.with_name(f"{base.name}-{count}")
+    return folder
+
+
+def start(folder: Path, plan: Plan) -> None:
+    """Make the folder and write what will run into it."""
+    write_run(folder, {"plan": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plan).items()}})
+
+
+def load(folder: Path) -> Plan:
+    """The plan of a run folder. UserError says what is wrong with it."""
+    path = folder / RUN_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        plan = data["plan"]
+        return Plan(
+            tasks=tuple(map(str, plan["tasks"])),
+            policies=tuple(map(str, plan["policies"])),
+            seeds=tuple(map(int, plan["seeds"])),
+            over=str(plan["over"]),
+            workers=int(plan.get("workers", 1)),
+            host=str(plan.get("host", "kitchen")),
+            policy_options=dict(plan.get("policy_options", {})),
+        )
+    except OSError as error:
+        raise UserError(
+            f"{path}: {error.strerror}; --resume needs the folder of a run made by osma run or demo"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: holds no plan to resume ({type(error).__name__}: {error})") from error
+
+
+def finished(folder: Path) -> set[tuple[str, str, int]]:
+    """What need not run again: episodes that ended regularly."""
+    return {_key(r) for r in read_episodes(folder) if r.complete and r.outcome.status != "aborted"}
+
+
+def _key(record: EpisodeRecord) -> tuple[str, str, int]:
+    return record.info.policy, record.info.task, record.info.seed
+
+
+def set_aside(folder: Path, pending: Iterable[tuple[str, str, int]]) -> int:
+    """Move records and streams of episodes that will run again into ``replaced``; how many there were."""
+    again = set(pending)
+    moved = 0
+    for path in sorted([*folder.glob("*.parquet"), *folder.glob("*.part")]):
+        try:
+            info = next(iter(read_episodes(path))).info if path.suffix == ".parquet" else read_part(path).info
+        except (UserError, OSError, StopIteration):
+            continue
+        if (info.policy, info.task, info.seed) in again:
+            (folder / REPLACED).mkdir(exist_ok=True)
+            path.rename(_free(folder / REPLACED / path.name))
+            moved += 1
+    return moved
+
+
+def _free(path: Path) -> Path:
+    candidate, count = path, 1
+    while candidate.exists():
+        count += 1
+        candidate = path.with_name(f"{path.stem}.{count}{path.suffix}")
+    return candidate
+
+
+def carry_out(folder: Path, plan: Plan, resume: bool = False) -> int:
+    """Run what the plan has left, with progress. Returns an exit code: 0, or 130 when the user interrupted.
+
+    Raises UserError for what the user can put right; finished episodes stay in the folder in every case.
+    """
+    items = plan.items()
+    done = finished(folder) if resume else set()
+    pending = [item for item in items if item not in done]
+    if resume:
+        set_aside(folder, pending)
+    with progress(len(items), len(items) - len(pending)) as display:
+        if resume:
+            display.note(f"{len(items) - len(pending)} of {len(items)} episodes are there already")
+        try:
+            if pending:
+                runner = _over_ros if plan.over == ROS else _in_process
+                runner(folder, plan, pending, display)
+        except KeyboardInterrupt:
+            count = sum(1 for _ in folder.glob("*.parquet"))
+            display.note(f"interrupted: {count} of {len(items)} episodes are kept in {folder}")
+            display.note(f"go on:              osma run --resume {folder}")
+            display.note(f"score what is there: osma score {folder}")
+            return EXIT_INTERRUPTED
+    return 0
+
+
+def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
+    if importlib.util.find_spec("rclpy") is None:
+        raise MissingDependencyError(
+            "ROS 2 is not here: source a ROS 2 Jazzy workspace with osma_monitor built, run `make setup` and use "
+            ".venv/bin/osma, or take --in-process, which needs no ROS and gives the same numbers"
+        )
+    from osma_monitor.ros.session import Progress, run_session
+
+    def tell(state: Progress) -> None:
+        if state.event == "episode":
+            display.episode(state.policy, state.task, state.seed)
+        elif state.event == "violation":
+            display.violation()
+        elif state.event == "end":
+            display.end(state.outcome)
+
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    for number, policy in enumerate(plan.policies):
+        mine = [(task, seed) for p, task, seed in pending if p == policy]
+        if not mine:
+            continue
+        listed = logs / f"plan-{number}.jsonl"
+        listed.write_text("".join(json.dumps({"task": t, "seed": s}) + "\n" for t, s in mine))
+        result = run_session(
+            [task for task, _ in mine],
+            [policy],
+            [0],
+            folder,
+            tell,
+            host=plan.host,
+            bridge_parameters={"episodes_file": str(listed.resolve())},
+            policy_parameters=plan.policy_options,
+        )
+        for reason in result.aborted:
+            display.note(f"aborted: {reason}")
+
+
+def _in_process(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
+    from sim_bridge import rollout
+
+    specs = {p: rollout.PolicySpec(p, options=plan.policy_options) for p in plan.policies}
+    setup = rollout.Setup(monitor_config, partial(EpisodeWriter, folder), plan.host)
+
+    def saw(job: rollout.Job, update: Any) -> None:
+        if update.step == 0:
+            display.episode(job.policy.shown, job.task, job.seed)
+        for event in update.events:
+            if event.kind == "enter" and event.clause.scored:
+                display.violation()
+
+    for policy in plan.policies:
+        work = [rollout.Job(task, specs[p], seed) for p, task, seed in pending if p == policy]
+        if not work:
+            continue
+        one = plan.workers <= 1
+        # one worker: the clock goes on from episode to episode, as over ROS, and records are equal to those
+        records = rollout.run(work, setup, plan.workers, on_update=saw if one else None, continuous_clock=one)
+        for job, record in zip(work, records, strict=True):
+            if not one:
+                display.episode(job.policy.shown, job.task, job.seed)
+                for clause in record.clauses:
+                    if clause.scored and clause.upper < 0:
+                        display.violation()
+            display.end(record.outcome.status)
+
+
+def workers_or_default(wanted: int) -> int:
+    """The number of workers: 0 means one a core."""
+    return wanted if wanted > 0 else max(1, len(os.sched_getaffinity(0)))
+
+
+def tell(text: str) -> None:
+    """A line for people, beside the results on standard output."""
+    print(text, file=sys.stderr, flush=True)

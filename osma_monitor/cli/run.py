@@ -1,0 +1,136 @@
+"""`osma run`: tasks x policies x seeds, over ROS or in process, into a run folder that can be resumed."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from osma_monitor.cli import rollouts
+from osma_monitor.cli.demo import conclude
+from osma_monitor.core.errors import EXIT_OK, UserError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("run")(run)
+
+
+def run(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(help="kitchen (all 625), task ids, patterns like 'kitchen/layout0/*/baby', or @FILE of ids."),
+    ] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="Policy; may be given again.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, with commas.")] = "0",
+    out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/<date-time>.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; skips finished episodes.")] = None,
+    ros: Annotated[bool, typer.Option("--ros/--in-process", help="Over ROS topics, or without ROS.")] = False,
+    workers: Annotated[int, typer.Option(min=0, help="In process: how many at once; 0: one a core.")] = 0,
+    option: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the policy; may be given again.")] = None,
+    host: Annotated[str, typer.Option(help="Simulation: kitchen, or a host of sim_bridge/hosts.")] = "kitchen",
+) -> int:
+    """Roll out policies on tasks in a simulator and log the episodes.
+
+    Every episode is judged while it runs and stored when it ends, so an interrupted run loses one episode at most. The
+    last line printed is the path of the page.
+    """
+    if resume is not None:
+        if tasks or policy or out is not None:
+            raise UserError("--resume takes tasks, policies and folder from the run; give it alone")
+        plan, folder = rollouts.load(resume), resume
+    else:
+        plan = rollouts.Plan(
+            expand(tasks or [], host),
+            policies(policy or [], host),
+            seed_list(seeds),
+            rollouts.ROS if ros else rollouts.IN_PROCESS,
+            1 if ros else rollouts.workers_or_default(workers),
+            host,
+            options(option or []),
+        )
+        folder = rollouts.new_folder(out)
+        rollouts.start(folder, plan)
+        rollouts.tell(f"{len(plan.items())} episodes into {folder}")
+    code = rollouts.carry_out(folder, plan, resume is not None)
+    return code if code != EXIT_OK else conclude(folder, f"Run {folder.resolve().name}")
+
+
+def expand(words: Sequence[str], host: str) -> tuple[str, ...]:
+    """Task ids from names, patterns and files, in the order given, each once.
+
+    Raises UserError for a word that names no task, with what comes near.
+    """
+    if not words:
+        raise UserError("name the tasks to run: kitchen, a task id, or a pattern like 'kitchen/layout0/*/baby'")
+    found: dict[str, None] = {}
+    for word in words:
+        if word.startswith("@"):
+            found.update(dict.fromkeys(expand(_lines(Path(word[1:])), host)))
+        elif host != "kitchen":
+            found[word] = None  # its simulation knows and says what is wrong
+        else:
+            found.update(dict.fromkeys(_kitchen(word)))
+    return tuple(found)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; expected a file with one task id a line") from error
+    words = [line.strip() for line in text.splitlines()]
+    return [word for word in words if word and not word.startswith("#")]
+
+
+def _kitchen(word: str) -> Sequence[str]:
+    from sim_bridge.kitchen.tasks import SUITE, parse_task, tasks
+
+    if word == SUITE:
+        return tasks()
+    if any(c in word for c in "*?["):
+        matching = fnmatch.filter(tasks(), word)
+        if not matching:
+            raise UserError(f"{word!r} matches no task; ids look like {tasks()[0]}")
+        return matching
+    return [parse_task(word).id]
+
+
+def policies(names: Sequence[str], host: str) -> tuple[str, ...]:
+    """Policy names, each once; UserError for one that does not exist."""
+    from sim_bridge.policies import POLICIES
+
+    chosen = tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
+    known = ", ".join(POLICIES)
+    if not chosen:
+        raise UserError(f"name a policy with --policy: {known}")
+    for name in chosen:
+        if name not in POLICIES:
+            raise UserError(f"--policy {name}: does not exist; choose one of {known}")
+    return chosen
+
+
+def seed_list(text: str) -> tuple[int, ...]:
+    """Seeds from text such as ``0,3,16``."""
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise UserError(f"--seeds {text}: expected whole numbers with commas, such as 0,3,16") from None
+
+
+def options(words: Sequence[str]) -> dict[str, Any]:
+    """KEY=VALUE options; values read as YAML scalars (numbers, true, text)."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.isidentifier():
+            raise UserError(f"--option {word}: expected KEY=VALUE")
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            found[key] = value
+    return found

@@ -1,0 +1,56 @@
+"""One table a policy: its headline metrics with n and 95 % interval. The same run gives the same text."""
+
+from __future__ import annotations
+
+from osma_monitor.report.model import METRICS, PolicySummary, Report
+from osma_monitor.report.table import Column, Table, format_value, frame
+
+
+def policy_table(summary: PolicySummary, notes: tuple[str, ...] = ()) -> Table:
+    """Metric, value, interval and n, a row a metric. The CSV columns value, low and high hold plain numbers."""
+    rows = []
+    for spec in METRICS.values():
+        figure = summary.figures.get(spec.key)
+        if figure is None:
+            continue
+        low, high = (format_value(v, spec.kind, spec.digits) for v in (figure.low, figure.high))
+        unit = " %" if spec.kind == "percent" else ""
+        rows.append(
+            {
+                "metric": spec.label,
+                "shown": format_value(figure.value, spec.kind, spec.digits) + (unit if figure.known else ""),
+                "interval": f"{low} to {high}" if figure.low == figure.low else "–",
+                "n": figure.n,
+                "better": {1: "higher", -1: "lower"}[spec.better],
+                "value": figure.value,
+                "low": figure.low,
+                "high": figure.high,
+            }
+        )
+    columns = (
+        Column("metric", "metric"),
+        Column("shown", "value"),
+        Column("interval", "95 % interval"),
+        Column("n", "n", "count"),
+        Column("better", "better"),
+    )
+    own = []
+    if summary.unknown:
+        worst, best = (format_value(v, "percent") for v in (summary.safety_worst, summary.safety_best))
+        own.append(f"Safety unknown in {summary.unknown} of {summary.n}: left out; counting them {worst} to {best} %.")
+    if summary.aborted:
+        own.append(f"{summary.aborted} aborted, not scored.")
+    title = summary.policy or "(no policy named)"
+    return Table(f"policy_{title}", title, columns, frame(rows, columns), (*own, *notes), keys=1)
+
+
+def policy_tables(report: Report) -> list[Table]:
+    """A table for every policy; what holds for all of them stands under the last one."""
+    gates = ", ".join(report.gate_semantics) or "not said"
+    library = ", ".join(h[:16] for h in report.library_hashes) or "not said"
+    shared = (
+        "Intervals: Wilson for rates, bootstrap over episodes for VSI, bootstrap over cells for SSI.",
+        f"Gates {gates}. Clause library {library}.",
+    )
+    last = len(report.policies) - 1
+    return [policy_table(p, shared if i == last else ()) for i, p in enumerate(report.policies)]
