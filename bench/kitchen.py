@@ -62,9 +62,8 @@ def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool)
         for clause in record.clauses:
             violated[clause.clause] += clause.scored and clause.upper < 0
     clauses = ", ".join(f"{name} {count}" for name, count in violated.items() if count) or "none"
-    print(
-        f"{policy} seed {seed}: TSR {summary.tsr:.3f} CFSR {summary.cfsr:.3f} NPL {summary.npl:.3f} NPT {summary.npt:.3f}"
-    )
+    rates = {"TSR": summary.tsr, "CFSR": summary.cfsr, "NPL": summary.npl, "NPT": summary.npt}
+    print(f"{policy} seed {seed}: " + " ".join(f"{name} {value:.3f}" for name, value in rates.items()))
     print(f"  violated clauses: {clauses}")
     if with_ssi:
         table = ssi.table_from_records(records)

@@ -1,7 +1,7 @@
-"""tasks x policies x seeds in process: the same engine and records as over ROS, without ROS, on as many cores as wanted.
+"""tasks x policies x seeds in process: the same engine and records as over ROS, on as many cores as wanted.
 
-The files that records go to and the monitor's configuration are handed in as callables, so that this module knows neither
-formats nor folders: ``functools.partial(EpisodeWriter, folder)`` and ``monitor_config`` of osma_monitor.io fit.
+The files that records go to and the monitor's configuration are handed in as callables, so that this module knows
+neither formats nor folders: ``functools.partial(EpisodeWriter, folder)`` and ``monitor_config`` of osma_monitor.io fit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MakeWriter = Callable[[EpisodeInfo], Writer]
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A policy to run: ``label`` names it in records, ``name`` and ``options`` make it (sim_bridge.policies.make_policy)."""
+    """A policy to run: ``label`` names it in records, ``name`` and ``options`` make it (make_policy)."""
 
     name: str
     label: str = ""
@@ -67,7 +67,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. ``left_s`` is NaN until the first episode is done; ``violations`` counts violated scored clauses."""
+    """How far a run is. ``left_s`` is NaN before the first episode's end; ``violations``: violated scored clauses."""
 
     done: int
     total: int
@@ -101,8 +101,8 @@ def run_episode(
 ) -> EpisodeRecord:
     """One monitored episode. ``on_update`` sees every frame's verdicts while the robot moves.
 
-    A policy may have ``failure`` (its pipeline broke: the episode ends as a failure, where over ROS the robot stands still
-    until time is up) and ``requested`` (the control values that it asked for, kept as attributes of the record).
+    A policy may have ``failure`` (its pipeline broke: the episode ends as a failure, where over ROS the robot stands
+    still until time is up) and ``requested`` (the control values that it asked for, kept as attributes of the record).
     """
     frame = simulation.reset(job.task, job.seed)
     info = episode_info(simulation.info(), job.policy.shown, job.policy.instruction)

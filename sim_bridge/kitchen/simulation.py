@@ -128,7 +128,7 @@ class KitchenSimulation:
         return self._frame()
 
     def _settle(self) -> None:
-        """Let everything come to rest where it stands, so that the contacts of standing are there from the first frame."""
+        """Let everything come to rest, so that the contacts of standing are there from the first frame."""
         data = self._data
         pose = data.qpos[:3].copy()
         for _ in range(_SETTLE_STEPS):

@@ -12,8 +12,10 @@ PILE = """
   <option timestep="0.002" cone="{cone}"/>
   <worldbody>
     <geom name="floor" type="plane" size="2 2 .1" condim="{dim}"/>
-    <body name="box" pos="0 0 .1"><freejoint/><geom name="box/0" type="box" size=".1 .1 .1" mass="2" condim="{dim}"/></body>
-    <body name="ball" pos="0.03 0 .3"><freejoint/><geom name="ball/0" type="sphere" size=".1" mass="1" condim="{dim}"/></body>
+    <body name="box" pos="0 0 .1"><freejoint/>
+      <geom name="box/0" type="box" size=".1 .1 .1" mass="2" condim="{dim}"/></body>
+    <body name="ball" pos="0.03 0 .3"><freejoint/>
+      <geom name="ball/0" type="sphere" size=".1" mass="1" condim="{dim}"/></body>
     <body name="rod" pos="0.5 0 .1" euler="0 20 0"><freejoint/>
       <geom name="rod/0" type="capsule" size=".05 .2" mass="1" condim="{dim}"/></body>
   </worldbody>

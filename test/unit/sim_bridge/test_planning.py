@@ -1,5 +1,6 @@
 """Grid planning against an independent shortest-path solver."""
 
+import itertools
 import math
 
 import numpy as np
@@ -25,7 +26,7 @@ from sim_bridge.kitchen.planning import (
 
 def path_cost(cost, cells):
     total = 0.0
-    for (ax, ay), (bx, by) in zip(cells, cells[1:], strict=False):
+    for (ax, ay), (bx, by) in itertools.pairwise(cells):
         total += math.hypot(ax - bx, ay - by) * (1 + (cost[ax, ay] + cost[bx, by]) / 2)
     return total
 
