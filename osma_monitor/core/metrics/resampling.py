@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 RESAMPLES = 10_000
 FEW = 100  #: units up to which counts are drawn once and kept
 _BLOCK = 1 << 20  #: elements of one block of draws
+_PRODUCT = 1 << 17  #: multiplications of one matrix product
 
 
 @lru_cache(maxsize=8)
@@ -52,23 +53,28 @@ def cluster_mean_interval(
     if len(names) < 2:
         return math.nan, math.nan
     sums, sizes = np.bincount(code, value[known]), np.bincount(code)
-    totals = np.column_stack((sums, sizes)).astype(np.float64)
-    drawn: NDArray[np.float64]
-    if len(names) <= FEW:
-        drawn = draw_counts(len(names), resamples, seed) @ totals
-    else:
-        drawn = _drawn_sums(totals, resamples, seed)
+    drawn = drawn_sums(np.column_stack((sums, sizes)).astype(np.float64), resamples, seed)
     return percentile_interval(drawn[:, 0] / drawn[:, 1], confidence)
 
 
-def _drawn_sums(totals: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """(resamples, 2) sums over as many drawn rows of ``totals`` as it has; in blocks, so that memory stays bounded."""
+def drawn_sums(totals: NDArray[np.float64], resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
+    """(resamples, K) sums over as many rows as ``totals`` (units, K) has, drawn with replacement.
+
+    In blocks: memory stays bounded, and products stay under the size at which BLAS starts threads that cost more than
+    they bring.
+    """
+    units, columns = totals.shape
+    out = np.empty((resamples, columns))
+    if units <= FEW:
+        counts = draw_counts(units, resamples, seed)
+        step = max(1, _PRODUCT // (units * columns))
+        for start in range(0, resamples, step):
+            out[start : start + step] = counts[start : start + step] @ totals
+        return out
     rng = np.random.default_rng(seed)
-    units = len(totals)
     step = max(1, _BLOCK // units)
-    out = np.empty((resamples, 2))
     for start in range(0, resamples, step):
         rows = rng.integers(0, units, (min(step, resamples - start), units))
-        out[start : start + len(rows), 0] = totals[:, 0][rows].sum(axis=1)
-        out[start : start + len(rows), 1] = totals[:, 1][rows].sum(axis=1)
+        for k in range(columns):
+            out[start : start + step, k] = totals[:, k][rows].sum(axis=1)
     return out

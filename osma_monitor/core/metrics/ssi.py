@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.metrics.navigation_episode import episode_of
-from osma_monitor.core.metrics.resampling import RESAMPLES, draw_counts, percentile_interval
+from osma_monitor.core.metrics.resampling import RESAMPLES, drawn_sums, percentile_interval
 from osma_monitor.core.motion import FEATURES
 
 TIERS = ("low", "moderate", "high")
@@ -195,7 +195,7 @@ def bootstrap_interval(
     kinds = masks.shape[1]
     shares = (member.reshape(-1)[:, None] == np.arange(kinds)) * weight[:, None]
     totals = np.where(defined, tau, 0.0) @ shares
-    drawn = draw_counts(len(position), resamples, seed) @ np.hstack((totals, masks))
+    drawn = drawn_sums(np.hstack((totals, masks)), resamples, seed)
     with np.errstate(invalid="ignore"):
         replicates = (drawn[:, :kinds] / drawn[:, kinds:]).sum(axis=1)
     return percentile_interval(replicates, confidence)

@@ -69,7 +69,9 @@ def group_ssi(
     group instead. A policy that did not run in a seed does not shrink that seed's intersections; a task that it did
     not run is not in them.
 
-    Raises ValueError for a missing column or two rows of the same policy, seed and task.
+    A task that a policy ran several times is in an intersection only if every run qualifies.
+
+    Raises ValueError for a missing column, an unknown subset, or a policy without a group.
     """
     rows = _Rows(table, groups, features)
     return [
@@ -129,7 +131,6 @@ class _Rows:
             self.outcome["tsr"] = _true(table["success"])
         if "collision_free" in table:
             self.outcome["cfsr"] = _true(table["collision_free"])
-        self._refuse_repeats(policy)
 
     def peers(self, policy: str) -> list[str]:
         """The policies of the same group, itself too."""
@@ -147,8 +148,10 @@ class _Rows:
         for seed in np.unique(self.seed):
             here = members & (self.seed == seed)
             running = len(np.unique(self.policy[here]))
-            done = np.bincount(self.task[here & self.outcome[subset]], minlength=int(self.task.max(initial=-1)) + 1)
-            out |= (self.seed == seed) & (done == running)[self.task] if running else False
+            runs = self._per_policy_and_task(here)
+            done = (runs > 0) & (self._per_policy_and_task(here & self.outcome[subset]) == runs)
+            common = done.sum(axis=0) == running
+            out |= (self.seed == seed) & common[self.task] & (running > 0)
         return out
 
     def result(
@@ -173,15 +176,11 @@ class _Rows:
     def _score(self, mask: NDArray[np.bool_]) -> SsiResult:
         return score(self.cell_names, self.cell[mask], self.tier[mask], self.values[mask], self.signs)
 
-    def _refuse_repeats(self, policy: list[str]) -> None:
-        key = np.column_stack((self.policy, self.seed, self.task))
-        unique, first, counts = np.unique(key, axis=0, return_index=True, return_counts=True)
-        if len(unique) < len(key):
-            row = int(first[np.argmax(counts > 1)])
-            raise ValueError(
-                f"policy {policy[row]!r} has {int(counts[np.argmax(counts > 1)])} rows for the same task in seed "
-                f"{int(self.seed[row])}; keep one"
-            )
+    def _per_policy_and_task(self, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """(policies, tasks) how many rows."""
+        tasks = int(self.task.max(initial=-1)) + 1
+        key = self.policy[mask] * tasks + self.task[mask]
+        return np.bincount(key, minlength=len(self.policies) * tasks).reshape(len(self.policies), tasks)
 
 
 def _codes(names: list[Any]) -> NDArray[np.intp]:

@@ -116,14 +116,24 @@ def test_an_empty_intersection_is_undefined_not_an_error():
             assert math.isnan(r.ssi.mean) and r.ssi.n == 0 and r.n == 0 and math.isnan(r.interval[0])
 
 
+def test_of_repeated_runs_every_one_must_qualify():
+    frame = table()
+    frame["success"] = True
+    again = frame[(frame.policy == "b") & (frame.seed == 0)].copy()
+    again.loc[again.task == "A-low-0", "success"] = False
+    both = pd.concat([frame, again])
+    result = {r.policy: r for r in group_ssi(both, GROUPS, ("tsr",), resamples=0)}
+    tasks = len(set(frame.task))
+    assert result["a"].by_seed[0].n == tasks - 1 and result["a"].by_seed[3].n == tasks
+    assert result["b"].by_seed[0].n == 2 * (tasks - 1)  # all of its runs are averaged
+
+
 def test_an_empty_table_has_no_results():
     assert group_ssi(table().iloc[:0]) == [] and leave_one_out(table().iloc[:0]) == []
 
 
 def test_bad_tables_are_refused():
     frame = table()
-    with pytest.raises(ValueError, match="policy 'a' has 2 rows for the same task in seed 0"):
-        group_ssi(pd.concat([frame, frame.iloc[:1]]), GROUPS)
     with pytest.raises(ValueError, match="no group is given for the policies x"):
         group_ssi(frame, {"a": "G", "b": "G", "c": "G"})
     with pytest.raises(ValueError, match="no column 'collision_free'"):
