@@ -1,8 +1,10 @@
 """The executables of the ROS package: each starts one node, or says in one line why it cannot."""
 
 import importlib
+import sys
 
 from osma_monitor.cli import exits
+from osma_monitor.core.errors import EXIT_OK
 
 MODULES = {
     "mujoco_bridge": "sim_bridge.bridge_node",
@@ -40,4 +42,9 @@ def episode_scorer() -> int:
 
 
 def _run(name: str) -> int:
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        summary = globals()[name].__doc__
+        print(f"usage: {name} [--ros-args [-p NAME:=VALUE] [--params-file FILE] [-r FROM:=TO]]\n\n{summary}")
+        print("The parameters with their defaults are in docs/parameters.md and config/*.params.yaml.")
+        return EXIT_OK
     return exits.run(name, lambda: importlib.import_module(MODULES[name]).main())

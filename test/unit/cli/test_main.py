@@ -149,6 +149,7 @@ sys.exit(exits.run("osma", action))
 
 
 def test_a_node_without_ros_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["safety_monitor"])
     monkeypatch.setitem(sys.modules, "rclpy", None)
     for module in [name for name in sys.modules if name.startswith("osma_monitor.ros.")]:
         monkeypatch.delitem(sys.modules, module)
@@ -156,6 +157,15 @@ def test_a_node_without_ros_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     shown = capsys.readouterr().err
     assert shown.startswith("safety_monitor: ROS 2")
     assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(nodes.MODULES))
+def test_every_node_shows_its_help(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    assert getattr(nodes, name)() == 0
+    assert capsys.readouterr().out.startswith(f"usage: {name} ")
 
 
 def test_messages_are_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
