@@ -1,7 +1,6 @@
 """Clauses over many episodes at once, from signal columns: the numbers of `EpisodeMonitor`, without frames.
 
-Episodes lie end to end: episode e owns the rows [offsets[e], offsets[e + 1]) of every column. Blocks of episodes are
-taken one after the other, so that a block stays in the processor's cache and memory is that of the columns.
+Episodes lie end to end: episode e owns the rows [offsets[e], offsets[e + 1]) of every column.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.metrics.scores import KEYS, Bools, Floats, Ints, ScoreTable
 from osma_monitor.core.safety import Clause, GateSemantics, violation_depths
 from osma_monitor.core.signals.schema import GATE_SIGNALS
-from osma_monitor.core.stl.graph import Graph, build_graph
+from osma_monitor.core.stl.graph import build_graph
 from osma_monitor.core.stl.offline import Timeline, evaluate_graph
-from osma_monitor.core.stl.tracks import Track
 
-#: Steps of one block of episodes: ten columns of it are 5 MB.
-_BLOCK = 1 << 16
+#: Steps that are looked at together for runs of violations.
+_BLOCK = 1 << 18
 
 
 class Columns(Protocol):
@@ -83,122 +81,75 @@ def evaluate_clauses(
     """Evaluate clauses over every episode, wherever they apply or not.
 
     Raises:
-        ValueError: columns of unequal length, offsets that do not fit, a signal that the columns lack.
+        stl.TraceError: columns of unequal length, offsets that do not fit, stamps that do not rise.
+        stl.UnknownSignalError: a clause reads a signal that the columns lack.
     """
-    stamps, offsets = columns.stamps_ns, np.asarray(columns.offsets, np.int64)
-    count = len(stamps)
-    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets must rise from 0 to the {count} stamps, found {offsets[:3]} ... {offsets[-1:]}")
     gates = GATE_SIGNALS if gate_semantics == "boolean" else frozenset()
-    graph = build_graph([stl.parse(clause.text(gate_semantics)) for clause in clauses], gates)
-    inputs = []
-    for name in graph.signals:
-        if name not in columns.signals:
-            raise ValueError(f"the columns lack the signal {name}")
-        inputs.append(np.asarray(columns.signals[name], np.float64))
-        if len(inputs[-1]) != count:
-            raise ValueError(f"signal {name} has {len(inputs[-1])} values for {count} stamps")
-    shape = (len(offsets) - 1, len(clauses))
+    formulas = [stl.parse(clause.text(gate_semantics)) for clause in clauses]
+    judged = stl.evaluate_batch(formulas, columns.offsets, columns.stamps_ns, columns.signals, gates)
+    shape = judged.upper.shape
     result = ClauseColumns(
         clauses=tuple(clauses),
-        rho=np.full(shape, np.nan),
-        lower=np.full(shape, -np.inf),
-        upper=np.full(shape, np.inf),
-        triggered=np.zeros(shape, bool),
-        unknown_samples=np.zeros(shape, np.int64),
+        rho=judged.rho,
+        lower=judged.lower,
+        upper=judged.upper,
+        triggered=judged.triggered,
+        unknown_samples=judged.unknown,
         first_violation_step=np.full(shape, -1, np.int64),
         violated_steps=np.zeros(shape, np.int64),
         longest_run=np.zeros(shape, np.int64),
     )
-    for first, last in _blocks(offsets):
-        rows = slice(int(offsets[first]), int(offsets[last]))
-        _Block(graph, stamps[rows], offsets[first : last + 1] - offsets[first], [c[rows] for c in inputs]).write(
-            result, slice(first, last)
-        )
+    offsets = np.asarray(columns.offsets, np.int64)
+    lengths = np.diff(offsets)
+    for c, formula in enumerate(formulas):
+        body = stl.body(formula)
+        # an always that held was broken at no step
+        episodes = np.flatnonzero((lengths > 0) & ((judged.upper[:, c] < 0.0) | (body == formula)))
+        for some in _blocks(episodes, lengths):
+            rows = np.concatenate([np.arange(offsets[e], offsets[e + 1]) for e in some])
+            part = SignalColumns(
+                columns.stamps_ns[rows],
+                {name: _known(np.asarray(columns.signals[name])[rows]) for name in body.signals},
+                np.concatenate([[0], np.cumsum(lengths[some])]),
+            )
+            _violations(_broken(body, part, gates), part.offsets, some, c, result)
     return result
 
 
-def _blocks(offsets: Ints) -> Iterator[tuple[int, int]]:
-    first, episodes = 0, len(offsets) - 1
-    while first < episodes:
-        last = int(np.searchsorted(offsets, offsets[first] + _BLOCK, side="right")) - 1
-        last = min(max(last, first + 1), episodes)
-        yield first, last
-        first = last
+def _blocks(episodes: NDArray[np.intp], lengths: Ints) -> Iterator[NDArray[np.intp]]:
+    """The episodes in pieces of about `_BLOCK` steps."""
+    if len(episodes):
+        piece = np.cumsum(lengths[episodes]) // _BLOCK
+        yield from np.split(episodes, np.flatnonzero(np.diff(piece)) + 1)
 
 
-class _Block:
-    """A few episodes; those without a step keep what nothing known says."""
+def _known(column: Floats) -> Floats:
+    """An infinite sample is as unknown as a missing one."""
+    return np.where(np.isfinite(column), column, np.nan)
 
-    def __init__(self, graph: Graph, stamps: Ints, offsets: Ints, inputs: Sequence[Floats]) -> None:
-        self.graph = graph
-        self.some = np.flatnonzero(np.diff(offsets))
-        self.starts, self.ends = offsets[:-1][self.some], offsets[1:][self.some]
-        finite = [np.isfinite(column) for column in inputs]
-        self.unknown = [None if bool(mask.all()) else ~mask for mask in finite]
-        # an infinite sample is as unknown as a missing one
-        self.inputs = [
-            column if lost is None else np.where(lost, np.nan, column)
-            for column, lost in zip(inputs, self.unknown, strict=True)
-        ]
-        self.timeline = Timeline(stamps, np.concatenate([self.starts, self.ends[-1:]]))
 
-    def write(self, result: ClauseColumns, episodes: slice) -> None:
-        if not len(self.some):
-            return
-        bodies = [self._body(root) for root in self.graph.roots]
-        wanted = {*self.graph.roots, *bodies, *(a for left in self.graph.antecedents for a in left)}
-        skipped = {r for r, b in zip(self.graph.roots, bodies, strict=True) if r != b} - set(bodies)
-        tracks = evaluate_graph(self.graph, self.timeline, self.inputs, closed=True, roots=wanted - skipped)
-        rows = self.some + episodes.start
-        for c, (root, body) in enumerate(zip(self.graph.roots, bodies, strict=True)):
-            margins = tracks[body]
-            if root != body:
-                judged = self._minimum(margins)
-            else:
-                judged = margins[self.starts if self.graph.judged_first(c) else self.ends - 1]
-            result.lower[rows, c], result.upper[rows, c], result.rho[rows, c] = judged.lower, judged.upper, judged.rho
-            left = [tracks[a].lower > 0.0 for a in self.graph.antecedents[c]]
-            opened = np.logical_or.reduce(left) if left else np.ones(self.timeline.count, bool)
-            result.triggered[rows, c] = np.logical_or.reduceat(opened, self.starts)
-            result.unknown_samples[rows, c] = self._unknown(c)
-            self._violations(margins.upper < 0.0, result, rows, c)
+def _broken(body: stl.Formula, columns: SignalColumns, gates: frozenset[str]) -> Bools:
+    """The steps at which ``body`` is violated."""
+    graph = build_graph([body], gates)
+    inputs = [columns.signals[name] for name in graph.signals]
+    timeline = Timeline(columns.stamps_ns, columns.offsets)
+    track = evaluate_graph(graph, timeline, inputs)[graph.roots[0]]
+    return np.asarray(track.upper < 0.0)
 
-    def _body(self, root: int) -> int:
-        """What an outermost unbounded always demands at each step."""
-        node = self.graph.nodes[root]
-        while node.op == "always" and node.window is None:
-            root = node.args[0]
-            node = self.graph.nodes[root]
-        return root
 
-    def _minimum(self, a: Track) -> Track:
-        lower = np.minimum.reduceat(a.lower, self.starts)
-        if a.point:
-            return Track.exact(lower)
-        upper = np.minimum.reduceat(a.upper, self.starts)
-        rho = np.fmin.reduceat(a.rho, self.starts)
-        return Track(lower, upper, np.where(lower == upper, lower, np.minimum(np.maximum(rho, lower), upper)))
-
-    def _unknown(self, clause: int) -> Ints | int:
-        lost = [mask for i in self.graph.reads[clause] if (mask := self.unknown[i]) is not None]
-        if not lost:
-            return 0
-        return np.add.reduceat(np.logical_or.reduce(lost).astype(np.int64), self.starts)
-
-    def _violations(self, violated: Bools, result: ClauseColumns, rows: NDArray[np.intp], clause: int) -> None:
-        at = np.flatnonzero(violated)
-        if not len(at):
-            return
-        episode = np.searchsorted(self.ends, at, side="right")
-        found, first = np.unique(episode, return_index=True)
-        result.first_violation_step[rows[found], clause] = at[first] - self.starts[found]
-        result.violated_steps[rows, clause] = np.bincount(episode, minlength=len(rows))
-        begins = np.flatnonzero((np.diff(at, prepend=at[0] - 2) != 1) | (np.diff(episode, prepend=-1) != 0))
-        runs = np.diff(begins, append=len(at))
-        longest = np.zeros(len(rows), np.int64)
-        np.maximum.at(longest, episode[begins], runs)
-        result.longest_run[rows, clause] = longest
+def _violations(broken: Bools, offsets: Ints, episodes: NDArray[np.intp], clause: int, result: ClauseColumns) -> None:
+    """First step, number and longest run of the broken steps of some episodes that lie end to end."""
+    at = np.flatnonzero(broken)
+    if not len(at):
+        return
+    episode = np.searchsorted(offsets[1:], at, side="right")
+    found, first = np.unique(episode, return_index=True)
+    result.first_violation_step[episodes[found], clause] = at[first] - offsets[found]
+    result.violated_steps[episodes, clause] = np.bincount(episode, minlength=len(episodes))
+    begins = np.flatnonzero((np.diff(at, prepend=-2) != 1) | (np.diff(episode, prepend=-1) != 0))
+    longest = np.zeros(len(episodes), np.int64)
+    np.maximum.at(longest, episode[begins], np.diff(begins, append=len(at)))
+    result.longest_run[episodes, clause] = longest
 
 
 def score_columns(
