@@ -46,22 +46,22 @@ class Timeline:
         self.stop: Index = np.repeat(self.offsets[1:], lengths)
         self.here: Index = np.arange(self.count, dtype=np.int64)
         self.single = len(lengths) == 1
-        self._stamps = stamps
+        self.stamps = stamps
         self._moved: NDArray[np.int64] | None = None
         self._reach = 0
         self._ranges: dict[tuple[str, tuple[int, int]], tuple[Index, Index]] = {}
 
     @property
     def last_stamp(self) -> NDArray[np.int64]:
-        return self._stamps[self.stop - 1]
+        return self.stamps[self.stop - 1]
 
     def _shifted(self) -> NDArray[np.int64]:
         """Stamps moved apart so that one search serves all episodes: gaps wider than any clipped window."""
         if self._moved is None:
-            begins, ends = self._stamps[self.first], self.last_stamp
+            begins, ends = self.stamps[self.first], self.last_stamp
             self._reach = int((ends - begins).max(initial=0)) + 1
             episode = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-            self._moved = self._stamps - begins + episode * (3 * self._reach)
+            self._moved = self.stamps - begins + episode * (3 * self._reach)
         return self._moved
 
     def window(self, window: tuple[int, int], ahead: bool) -> tuple[Index, Index]:
@@ -78,7 +78,7 @@ class Timeline:
 
     def cut(self, window: tuple[int, int]) -> NDArray[np.bool_]:
         """Samples whose window ahead reaches past the last stamp of their episode."""
-        return np.asarray(self.last_stamp - self._stamps < window[1])
+        return np.asarray(self.last_stamp - self.stamps < window[1])
 
 
 def evaluate_graph(
@@ -125,11 +125,12 @@ def evaluate_graph(
                     made = tracks.scalar_arithmetic(node.op, [terms[a] for a in node.args])
                     terms[index] = np.asarray(made, dtype=dtype)
             else:
-                values[index] = _node(node, [interval(a) for a in node.args], timeline, closed)
+                values[index] = evaluate_node(node, [interval(a) for a in node.args], timeline, closed)
     return {index: values[index] for index in wanted}
 
 
-def _node(node: GraphNode, arguments: list[Track], timeline: Timeline, closed: bool) -> Track:
+def evaluate_node(node: GraphNode, arguments: list[Track], timeline: Timeline, closed: bool) -> Track:
+    """One interval-valued node from the tracks of its arguments."""
     op = node.op
     first = arguments[0]
     second = arguments[-1]

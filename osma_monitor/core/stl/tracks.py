@@ -75,10 +75,16 @@ def maximum(a: Track, b: Track) -> Track:
 
 
 def range_minimum(values: Array, starts: Index, stops: Index) -> Array:
-    """Minimum of ``values[start:stop]`` for every pair, +inf for empty ranges; values without NaN.
+    """Minimum of ``values[start:stop]`` for every pair, +inf for empty ranges; values without NaN, bounds never falling.
 
     Doubling: level k holds the minima of all runs of 2**k samples, and a range is two overlapping runs. n log(width) steps, exact.
     """
+    if len(starts) and stops[0] == len(values):  # every range reaches the end
+        padded = np.append(np.minimum.accumulate(values[::-1])[::-1], values.dtype.type(np.inf))
+        return np.asarray(padded[np.minimum(starts, len(values))])
+    if len(starts) and starts[-1] == 0:  # every range begins at the front
+        padded = np.append(values.dtype.type(np.inf), np.minimum.accumulate(values))
+        return np.asarray(padded[np.maximum(stops, 0)])
     out = np.full(len(starts), np.inf, dtype=values.dtype)
     lengths = stops - starts
     level = np.frexp(np.maximum(lengths, 0).astype(np.float64))[1] - 1  # floor(log2), -1 for empty

@@ -62,3 +62,59 @@ def test_every_prefix_equals_the_slow_evaluator(text, trace):
     for name in formula.signals:
         unknown |= ~np.isfinite(trace[1][name])
     assert update.unknown[0] == unknown.sum()
+
+
+@st.composite
+def nested(draw):
+    """Operators that look ahead inside temporal operators, with windows of time."""
+    inner = bounded(comparisons(terms(temporal=False)), max_leaves=4)
+    a, b = draw(inner), draw(comparisons(terms(temporal=False)))
+    shape = draw(
+        st.sampled_from(
+            [
+                "always({b} -> eventually[0,2]({a}))",
+                "always(eventually[1,3]({a}))",
+                "eventually(always[0,2]({a}))",
+                "always({a})",
+                "always[0,4]({a})",
+                "always(historically[0,3]({a})) and always({b})",
+                "always(once({a}))",
+                "always(({b}) since ({a}))",
+                "always(({b}) since[1,4] ({a}))",
+                "always(prev({a})) or {b}",
+                "always(rise({a}) -> {b})",
+                "always(fall(next({a})))",
+                "(always[0,1]({a})) -> (eventually[0,6]({b}))",
+                "always((eventually[0,2]({a})) -> {b})",
+                "({a}) until ({b})",
+                "not eventually({a})",
+                "always({a}) xor always({b})",
+                "always(({b}) until[0,2] ({a}))",
+            ]
+        )
+    )
+    return shape.format(a=a, b=b)
+
+
+@settings(max_examples=300)
+@given(nested(), traces(least=8, most=30))
+def test_what_streams_let_go_of_changes_nothing(text, trace):
+    formula = stl.parse(text)
+    library = stl.Library(formula, gate_signals=GATES, signals=SIGNALS)
+    for count, (stamp, values) in enumerate(samples(trace), 1):
+        update = library.update(stamp, values)
+        if count % 5 == 0:
+            saved = json.loads(json.dumps(library.snapshot()))
+            library = stl.Library(formula, gate_signals=GATES, signals=SIGNALS)
+            library.restore(saved)
+        found = stl.evaluate_bounds(formula, *prefix(trace, count), GATES, closed=False)
+        at = -1 if formula.is_past else 0
+        assert same(triple(update.verdict(0)), (found.lower[at], found.upper[at], found.rho[at])), count
+        now = (update.now_lower[0], update.now_upper[0], update.now_rho[0])
+        assert same(now, (found.lower[-1], found.upper[-1], found.rho[-1])), count
+    found = stl.evaluate_bounds(formula, *trace, GATES)
+    at = -1 if formula.is_past else 0
+    closed = library.close()
+    assert same(triple(closed.verdict(0)), (found.lower[at], found.upper[at], found.rho[at]))
+    for left in left_sides(formula) if "always" not in text and "eventually" not in text else []:
+        assert closed.triggered[0] >= (stl.evaluate_bounds(left, *trace, GATES).lower > 0).any()
