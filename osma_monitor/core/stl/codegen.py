@@ -69,9 +69,10 @@ class _Compiler(JudgeEmitter):
         if self.point_allowed:
             self.write_point(bodies[True])
         self.write_interval(bodies[False])
+        self.write_wide()
         self.write_switch()
         self.write_access()
-        names = ["interval", "switch", "get", "put", "age", "newest", "stop", "refuse", "refusals"] + (
+        names = ["interval", "wide", "switch", "get", "put", "age", "newest", "stop", "refuse", "refusals"] + (
             ["point"] if self.point_allowed else []
         )
         self.add(f"return {{{', '.join(f'{n!r}: {n}' for n in names)}}}")
@@ -116,8 +117,9 @@ class _Compiler(JudgeEmitter):
                 self.add(f"{slot.name}l = {slot.initial}; {slot.name}u = {slot.initial}; {slot.name}r = {slot.initial}")
         for position in range(len(self.streamed)):
             self.add(f"push{position} = streams[{position}].push")
-        # while the point dialect runs, ``last`` is the last stamp; else it bars the way
+        # each dialect's last stamp while it runs; else it bars the way
         self.add("last = -(2 ** 80)")
+        self.add("latest = 2 ** 80")
         self.add("samples = refused = 0")
         self.add("current = None")
         self.add("cache = []")
@@ -128,21 +130,43 @@ class _Compiler(JudgeEmitter):
         self.depth = 2
         self.add(f"nonlocal {', '.join(['last', 'samples', 'current', 'cache', *self.cells(True)])}")
         self.add("if stamp.__class__ is not int or stamp <= last: return slow(stamp, values)")
-        if self.graph.signals:
-            self.add("try:")
-            self.add("    if values.__class__ is dict:")
-            self.add("        " + "; ".join(f"i{c} = values[n{c}]" for c in columns))
-            self.add("    else:")
-            self.add("        if values.__class__ is ndarray: values = values.tolist()")
-            self.add(f"        {self.inputs()}, = values" if len(columns) == 1 else f"        {self.inputs()} = values")
+        self.read_sample()
+        if columns:
             self.add(f"    check = {' + '.join(f'i{c}' for c in columns)}")
             self.add("except (KeyError, TypeError, ValueError, OverflowError): return slow(stamp, values)")
             self.add("if check.__class__ is not float or check - check != 0: return slow(stamp, values)")
-        else:
-            self.add("if len(values): return slow(stamp, values)")
         self.lines += body
         self.depth = 2
         self.finish(True)
+        self.depth = 1
+
+    def read_sample(self) -> None:
+        """Opens a try block that takes the sample's values apart."""
+        columns = range(len(self.graph.signals))
+        if not columns:
+            self.add("if len(values): return slow(stamp, values)")
+            return
+        self.add("try:")
+        self.add("    if values.__class__ is dict:")
+        self.add("        " + "; ".join(f"i{c} = values[n{c}]" for c in columns))
+        self.add("    else:")
+        self.add("        if values.__class__ is ndarray: values = values.tolist()")
+        self.add(f"        {self.inputs()}{',' if len(columns) == 1 else ''} = values")
+
+    def write_wide(self) -> None:
+        """The quick way into the interval dialect, for samples of plain floats."""
+        columns = range(len(self.graph.signals))
+        self.add("def wide(stamp, values):")
+        self.depth = 2
+        self.add("if stamp.__class__ is not int or stamp <= latest: return slow(stamp, values)")
+        self.read_sample()
+        if columns:
+            self.add("except (KeyError, TypeError, ValueError): return slow(stamp, values)")
+            strange = " or ".join(f"i{c}.__class__ is not float" for c in columns)
+            self.add(f"if {strange}: return slow(stamp, values)")
+        for column in columns:
+            self.add(f"if i{column} - i{column} != 0: i{column} = NAN")
+        self.add(f"return interval(stamp, [{self.inputs()}])")
         self.depth = 1
 
     def write_interval(self, body: list[str]) -> None:
@@ -151,7 +175,9 @@ class _Compiler(JudgeEmitter):
         known = [f"known{c}" for c in range(len(graph.signals))]
         self.add("def interval(stamp, row):")
         self.depth = 2
-        self.add(f"nonlocal {', '.join(['samples', 'current', 'cache', *missed, *known, *self.cells(False)])}")
+        self.add(
+            f"nonlocal {', '.join(['samples', 'latest', 'current', 'cache', *missed, *known, *self.cells(False)])}"
+        )
         if graph.signals:
             self.add(f"{self.inputs()}{',' if len(graph.signals) == 1 else ''} = row")
         for column in range(len(graph.signals)):
@@ -173,8 +199,7 @@ class _Compiler(JudgeEmitter):
             packed = ", ".join(f"({', '.join(self.triple(i))})" for i in inputs)
             self.add(f"z{position} = push{position}(stamp, ({packed}{',' if inputs else ''}))")
             results.append(f"z{position}")
-        if point:
-            self.add("last = stamp")
+        self.add("last = stamp" if point else "latest = stamp")
         names = self.data_names(point)
         flags = [f"g{p}" for p in range(len(self.flags))]
         missed = [] if point else [f"missed{c}" for c in range(len(self.graph.roots))]
@@ -205,8 +230,8 @@ class _Compiler(JudgeEmitter):
                     self.add(f"{part} = {slot.name}.clone()")
         self.depth = 1
         self.add("def stop():")
-        self.add("    nonlocal last")
-        self.add("    last = 2 ** 80")
+        self.add("    nonlocal last, latest")
+        self.add("    last = latest = 2 ** 80")
         self.add("def refuse():")
         self.add("    nonlocal refused")
         self.add("    refused += 1")
@@ -215,7 +240,7 @@ class _Compiler(JudgeEmitter):
 
     def write_access(self) -> None:
         """State as plain data, and back."""
-        shared = ["last", "samples", "refused", *(f"missed{c}" for c in range(len(self.graph.roots)))]
+        shared = ["last", "latest", "samples", "refused", *(f"missed{c}" for c in range(len(self.graph.roots)))]
         shared += [f"known{c}" for c in range(len(self.graph.signals))]
         plain, windows = list(shared), []
         for name, slot in self.slots.items():

@@ -74,7 +74,7 @@ class Library:
         self._stamp: int | None = None
         self._end: Update | None = None
         # the generated function stands in for the method below, which would cost a call more
-        self.__dict__["update"] = self._parts["point"] if self._point else self._slow
+        self.__dict__["update"] = self._parts["point" if self._point else "wide"]
 
     def update(self, stamp_ns: int, values: Sample) -> Update:
         """Takes one sample.
@@ -139,8 +139,7 @@ class Library:
             raise TraceError("the snapshot was taken of a library with other formulas, other gates or another version")
         self.reset()
         self._point = bool(snapshot["point"])
-        if not self._point:
-            self.__dict__["update"] = self._slow
+        self.__dict__["update"] = self._parts["point" if self._point else "wide"]
         saved = snapshot["update"]
         results = tuple((Bounds(*r[0]), Bounds(*r[1]), bool(r[2])) for r in saved[9])
         update = _update((self._program, *saved[:6], tuple(saved[6]), tuple(saved[7]), tuple(saved[8]), results))
@@ -187,7 +186,7 @@ class Library:
         if self._point:
             self._point = False
             self._parts["switch"](self._current().stamp_ns)
-            self.__dict__["update"] = self._slow
+            self.__dict__["update"] = self._parts["wide"]
         update: Update = self._parts["interval"](stamp, row)
         return update
 
