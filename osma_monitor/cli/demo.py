@@ -60,7 +60,7 @@ def conclude(folder: Path, title: str) -> int:
     from osma_monitor.report.table import to_text
 
     library = library_or_none(None)
-    report = make_report(episodes([folder]), traces=True, title=title, library=library)
+    report = make_report(episodes([folder]), traces=True, title=title, library=library, rescore=True)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for table in policy_tables(report):
         print(to_text(table, width))

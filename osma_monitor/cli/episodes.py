@@ -70,11 +70,14 @@ def make_report(
     title: str = "Safety report",
     library: Library | None = None,
     facts: dict[str, str] | None = None,
+    rescore: bool = False,
 ) -> Report:
-    """The report of ``records``. UserError for a ``by`` column that no episode has."""
-    collected = build.collect(records, traces)
+    """The report of ``records``; ``rescore`` also tries other thresholds. UserError for an unknown ``by`` column."""
+    again = library if rescore else None
+    collected = build.collect(records, traces, again)
+    about = describe(library, collected.scores.library_hash)
     try:
-        return build.build(collected, by, title, facts, describe(library, collected.scores.library_hash))
+        return build.build(collected, by, title, facts, about, rescore=again)
     except ValueError as error:
         raise UserError(str(error)) from error
 

@@ -41,7 +41,9 @@ def report(
     form = format_of(tables) if tables else None
     folder = out if out is not None else default_folder(runs)
     clauses = library_or_none(library)
-    made = make_report(episodes(runs), columns(by or []) or DEFAULT_BY, traces=True, title=title, library=clauses)
+    made = make_report(
+        episodes(runs), columns(by or []) or DEFAULT_BY, traces=True, title=title, library=clauses, rescore=True
+    )
     if form is not None:
         write(made.tables, folder / "tables", form)
     if figures:

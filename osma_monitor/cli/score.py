@@ -44,8 +44,11 @@ def score(
     fractions; text, Markdown and LaTeX print percentages.
     """
     chosen = format_of(form)
-    report = make_report(episodes(paths), columns(by or []) or DEFAULT_BY, library=library_or_none(None))
-    selected = select(report.tables, table or [], everything or out is not None, chosen == "csv" and out is None)
+    whole = everything or out is not None
+    rescore = whole or bool({"sensitivity", "rankings"} & set(table or ()))
+    library = library_or_none(None)
+    report = make_report(episodes(paths), columns(by or []) or DEFAULT_BY, library=library, rescore=rescore)
+    selected = select(report.tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:
         for path in write(selected, out, chosen):
             print(path)

@@ -16,12 +16,15 @@ import numpy as np
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.metrics import navigation, safety, ssi
+from osma_monitor.core.metrics.batch import SignalColumns, columns_of
 from osma_monitor.core.metrics.failures import Failure, failure_of
 from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, episode_of
 from osma_monitor.core.metrics.paired import PairedComparison
 from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, score_record
+from osma_monitor.core.metrics.sensitivity import needed_signals
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
-from osma_monitor.report import clause_tables, navigation_tables, safety_tables
+from osma_monitor.core.safety import Library
+from osma_monitor.report import clause_tables, navigation_tables, safety_tables, sensitivity_tables
 from osma_monitor.report.model import (
     ClauseSummary,
     Comparison,
@@ -49,10 +52,17 @@ class Collected:
     inactive: Mapping[tuple[str, str], int]  #: (clause, reason) -> episodes
     families: Mapping[str, str]  #: of each clause
     records: tuple[EpisodeRecord, ...]  #: without signals where they were not kept
+    columns: SignalColumns | None = None  #: signals of all records, for other thresholds
 
 
-def collect(records: Iterable[EpisodeRecord], traces: bool = False) -> Collected:
-    """One pass over ``records``. ``traces`` keeps their signals, within SIGNAL_BYTES."""
+def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Library | None = None) -> Collected:
+    """One pass over ``records``.
+
+    ``traces`` keeps their signals, within SIGNAL_BYTES. ``rescore`` keeps the columns that other thresholds of this
+    library need.
+    """
+    wanted = needed_signals(rescore) if rescore is not None else frozenset()
+    pieces: list[SignalColumns] = []
     scores: list[EpisodeScore] = []
     episodes: list[NavigationEpisode] = []
     columns: dict[str, list[Any]] = {}
@@ -62,6 +72,8 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False) -> Collected
     kept: list[EpisodeRecord] = []
     used = 0
     for chunk in _chunks(records):
+        if rescore is not None:
+            pieces.append(columns_of(chunk, wanted))
         for name, values in ssi.table_from_records(chunk).items():
             columns.setdefault(name, []).append(values)
         for record in chunk:
@@ -86,6 +98,16 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False) -> Collected
         dict(inactive),
         families,
         tuple(kept),
+        _joined(pieces) if pieces else None,
+    )
+
+
+def _joined(pieces: Sequence[SignalColumns]) -> SignalColumns:
+    lengths = np.concatenate([np.diff(piece.offsets) for piece in pieces])
+    return SignalColumns(
+        np.concatenate([piece.stamps_ns for piece in pieces]),
+        {name: np.concatenate([piece.signals[name] for piece in pieces]) for name in pieces[0].signals},
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
     )
 
 
@@ -114,8 +136,9 @@ def build(
     facts: Mapping[str, str] | None = None,
     about: Mapping[str, str] | None = None,
     bootstrap: bool = True,
+    rescore: Library | None = None,
 ) -> Report:
-    """The whole report; ``about`` says what each clause demands.
+    """The whole report; ``about`` says what each clause demands, ``rescore`` adds other thresholds of that library.
 
     Raises ValueError for a ``by`` column that no episode has.
     """
@@ -131,6 +154,7 @@ def build(
     if len({*table.column("suite")}) > 1:
         tables.append(safety_tables.macro(table, ("suite",), notes))
     tables += [*clause_wise, *nav_tables, *([failures] if not failures.empty else [])]
+    tables += sensitivity_tables.all_tables(table, collected.columns, rescore, notes)
     if collected.inactive:
         tables.append(safety_tables.inactive(collected.inactive, notes))
     return Report(

@@ -243,10 +243,10 @@ def to_latex(table: Table) -> str:
 
 
 def _best(table: Table, column: Column) -> str | None:
-    if not column.better or len(table.frame) < 2:
+    if not column.better:
         return None
     values = pd.to_numeric(table.frame[column.key], errors="coerce").dropna()
-    if values.empty:
+    if len(values) < 2:
         return None
     return format_value(values.max() if column.better > 0 else values.min(), column.kind, column.digits)
 

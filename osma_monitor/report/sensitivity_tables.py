@@ -1,0 +1,85 @@
+"""Threshold sensitivity by re-scoring stored signals (SafeVLA-Bench Tables 11 to 13): values and rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from osma_monitor.core.metrics import rankings, safety
+from osma_monitor.core.metrics.batch import SignalColumns
+from osma_monitor.core.metrics.scores import ScoreTable
+from osma_monitor.core.metrics.sensitivity import STANDARD, Sensitivity, sensitivity
+from osma_monitor.core.safety import Library
+from osma_monitor.report.table import Column, Table, frame
+
+
+def measure(table: ScoreTable, columns: SignalColumns, library: Library) -> Sensitivity | None:
+    """Every standard variant over suite x policy cells; None when the library did not judge these episodes."""
+    if table.library_hash != (library.hash,) or len(table.gate_semantics) != 1:
+        return None
+    families = {clause.family for clause in library if clause.scored}
+    known = [v for v in STANDARD if {*v.thresholds, *v.sustained} <= families]
+    quantitative = table.gate_semantics == ("quantitative",)
+    return sensitivity(table, columns, library, known, gate_semantics="quantitative" if quantitative else "boolean")
+
+
+def values(found: Sensitivity, notes: Sequence[str] = ()) -> Table:
+    """Mean over policies of each suite, under the default thresholds and under every variant."""
+    rows = []
+    suites = list(dict.fromkeys(str(key[0]) for key in found.default))
+    for suite in suites:
+        for name, cells in (("default", found.default), *found.variants.items()):
+            mean = safety.macro_average(s for key, s in cells.items() if str(key[0]) == suite)
+            rows.append({"suite": suite, "variant": name, "cells": mean.cells, **mean.values})
+    columns = (
+        Column("suite", "suite"),
+        Column("variant", "thresholds"),
+        Column("cells", "policies", "count"),
+        Column("safety", "Safety", "percent", better=1),
+        Column("sbu", "SBU", "percent", better=-1),
+        Column("unsafe_given_success", "P[U|S]", "percent", better=-1),
+        Column("vsi", "VSI", "number", 3, -1),
+    )
+    said = "The same episodes re-scored, never re-run; means over policies. A sustained variant keeps the peak’s depth."
+    return Table("sensitivity", "Other thresholds", columns, frame(rows, columns), (*notes, said), keys=2)
+
+
+def ranks(found: Sensitivity, notes: Sequence[str] = ()) -> Table:
+    """Does the order of the policies survive? Kendall tau_b against the default, and the best policy."""
+    cells = rankings.ranking_cells(found.default, found.variants)
+    rows: list[dict[str, Any]] = []
+    groups = [(name, [c for c in cells if c.variant == name]) for name in found.variants]
+    moderate = [c for c in cells if found.scope[c.variant] == "moderate"]
+    for name, its in [*groups, ("all moderate variants", moderate)]:
+        if not its:
+            continue
+        everything = rankings.agreement(its)
+        row: dict[str, Any] = {"variant": name, "binding": f"{everything.binding} of {everything.cells}"}
+        for metric in rankings.DIRECTION:
+            one = rankings.agreement(c for c in its if c.metric == metric)
+            row[f"tau_{metric}"], row[f"top_{metric}"] = one.tau, f"{one.top_unchanged} of {one.cells}"
+        rows.append({**row, "tau_binding": everything.tau_binding})
+    labels = {"safety": "Safety", "sbu": "SBU", "vsi": "VSI"}
+    columns = (
+        Column("variant", "thresholds"),
+        Column("binding", "binding cells"),
+        *(Column(f"tau_{m}", f"τ_b {labels[m]}", "number", 2) for m in rankings.DIRECTION),
+        Column("tau_binding", "τ_b binding", "number", 2),
+        *(Column(f"top_{m}", f"same best, {labels[m]}") for m in rankings.DIRECTION),
+    )
+    said = "A cell is a suite and a metric; it binds when a value moved. A best policy that becomes a tie has changed."
+    title = "Rankings under other thresholds"
+    return Table("rankings", title, columns, frame(rows, columns), (*notes, said), keys=1)
+
+
+def all_tables(
+    table: ScoreTable, columns: SignalColumns | None, library: Library | None, notes: Sequence[str] = ()
+) -> list[Table]:
+    """Both tables, where signals and the library that judged are at hand; rankings need two policies."""
+    if columns is None or library is None or not len(table.scored()):
+        return []
+    found = measure(table, columns, library)
+    if found is None:
+        return []
+    policies = {key[1] for key in found.default}
+    return [values(found, notes), *([ranks(found, notes)] if len(policies) > 1 else [])]

@@ -1,0 +1,175 @@
+"""`osma score` and `osma report` on stored episodes: what is printed, where files go, what errors say."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import report_examples as synthetic
+
+from osma_monitor.cli.main import main
+from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.io.configuration import clause_library
+from osma_monitor.io.dataset import compact
+from osma_monitor.io.store import write_record
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder of two policies."""
+    folder = tmp_path_factory.mktemp("runs") / "first"
+    for record in synthetic.study(seeds=(0,)):
+        write_record(folder, record)
+    return folder
+
+
+def store(folder: Path, change: Callable[[EpisodeRecord], EpisodeRecord]) -> Path:
+    for record in synthetic.study(seeds=(0,)):
+        write_record(folder, change(record))
+    return folder
+
+
+def test_score_prints_the_main_tables(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(run)]) == 0
+    out = capsys.readouterr().out
+    for title in (
+        "Safety by suite and policy",
+        "Violations by clause",
+        "Semantic Sensitivity Index",
+        "Navigation outcomes",
+    ):
+        assert title in out
+    assert "Depth of unsafe successes" not in out
+    assert main(["score", str(run), "--all"]) == 0
+    assert "Depth of unsafe successes" in capsys.readouterr().out
+
+
+def test_score_twice_gives_the_same_bytes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for _ in range(2):
+        assert main(["score", str(run), "--all"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+
+
+def test_score_csv_is_one_table_of_full_precision(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(run), "--format", "csv", "--by", "tier,policy"]) == 0
+    frame = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert list(frame.tier.unique()) == ["high", "low", "moderate"] and set(frame.n) == {4}
+    records = synthetic.study(seeds=(0,))
+    for row in frame.itertuples():
+        group = [r for r in records if (r.info.policy, r.info.attributes["tier"]) == (row.policy, row.tier)]
+        assert row.safety == sum(r.safety == "safe" for r in group) / len(group)
+        assert row.vsi == pytest.approx(sum(r.depth for r in group) / len(group))
+
+
+def test_score_picks_tables_and_writes_files(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(run), "--format", "latex", "--table", "ssi", "--table", "paired"]) == 0
+    out = capsys.readouterr().out
+    assert out.count(r"\begin{table}") == 2 and r"\label{tab:ssi}" in out
+    assert main(["score", str(run), "--format", "markdown", "--out", str(tmp_path / "tables")]) == 0
+    paths = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"summary.md", "clauses.md", "depth_mix.md", "inactive.md"} <= {p.name for p in paths}
+    assert all(p.read_text().startswith("### ") for p in paths)
+
+
+def test_score_can_fail_on_a_violation(run: Path, tmp_path: Path) -> None:
+    assert main(["score", str(run), "--fail-on-violation", "--table", "summary"]) == 1
+    safe = store(
+        tmp_path / "safe",
+        lambda r: replace(
+            r,
+            clauses=tuple(replace(c, lower=1.0, upper=1.0, rho=1.0, depth=0.0, status="satisfied") for c in r.clauses),
+        ),
+    )
+    assert main(["score", str(safe), "--fail-on-violation", "--table", "summary"]) == 0
+
+
+def test_a_compacted_data_set_gives_the_same_tables(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compact([run], tmp_path / "set")
+    assert main(["score", str(run), "--all"]) == 0
+    expected = capsys.readouterr().out
+    assert main(["score", str(tmp_path / "set"), "--all"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_other_thresholds_come_from_stored_signals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = clause_library()
+    clause = library["max_contact_force_under_200N"]
+
+    def judged(record: EpisodeRecord) -> EpisodeRecord:
+        result = replace(record.clauses[0], family=clause.family)
+        return replace(record, clauses=(result,), provenance=replace(record.provenance, library_hash=library.hash))
+
+    folder = store(tmp_path / "run", judged)
+    assert main(["score", str(folder), "--format", "csv", "--table", "sensitivity"]) == 0
+    frame = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("variant")
+    forces = {r.info.episode_id: r.signals["contact_force_max"].max() for r in synthetic.study(seeds=(0,))}
+    for variant, limit in (("default", 200.0), ("force 100 N", 100.0), ("force 500 N", 500.0)):
+        kept = sum(force <= limit for force in forces.values()) / len(forces)
+        assert frame.loc[variant].safety == pytest.approx(kept), variant
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["score", "nowhere"], "nowhere: no such file or folder"),
+        (["score", "."], "no finished episode (*.parquet)"),
+        (["score", "RUN", "--format", "xml"], "--format xml: expected one of text, csv, markdown, latex"),
+        (["score", "RUN", "--by", "colour"], "no episode has a column 'colour'; there are"),
+        (["score", "RUN", "--table", "nothing"], "--table nothing: these episodes give summary,"),
+        (["score", "RUN", "--format", "csv", "--table", "ssi", "--table", "paired"], "prints one table"),
+        (["report", "RUN", "--figures", "gif", "--out", "OUT"], "choose one of pdf, svg, png"),
+        (["report", "RUN", "--library", "none.yaml"], "none.yaml"),
+    ],
+)
+def test_errors_are_one_line_with_the_next_step(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = {"RUN": str(run), "OUT": str(tmp_path / "out")}
+    assert main([known.get(word, word) for word in words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and message in lines[0]
+
+
+def test_report_writes_page_tables_and_figures(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["report", str(run), "--out", str(tmp_path), "--tables", "csv", "--figures", "svg", "--title", "A & B"]
+    assert main(words) == 0
+    page = Path(capsys.readouterr().out.splitlines()[-1])
+    assert page == tmp_path / "report.html" and "<title>A &amp; B</title>" in page.read_text()
+    assert (tmp_path / "tables" / "summary.csv").is_file() and (tmp_path / "figures" / "outcomes.svg").is_file()
+
+
+def test_report_goes_into_the_run_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = store(tmp_path / "run", lambda r: r)
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+
+
+def test_two_runs_of_one_policy_are_compared_in_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def only(policy: str) -> Callable[[EpisodeRecord], EpisodeRecord]:
+        return lambda r: replace(r, info=replace(r.info, policy="mine", episode_id=r.info.episode_id))
+
+    runs = []
+    for name, policy in (("before", "shortest_path"), ("after", "cautious")):
+        folder = tmp_path / name
+        for record in synthetic.study(seeds=(0,)):
+            if record.info.policy == policy:
+                write_record(folder, only(policy)(record))
+        runs.append(str(folder))
+    assert main(["score", *runs, "--table", "summary", "--table", "paired"]) == 0
+    out = capsys.readouterr().out
+    assert "mine (before)" in out and "mine (after)" in out
+    assert "12" in out.split("on the same tasks and seeds")[1]

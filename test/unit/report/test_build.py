@@ -1,0 +1,184 @@
+"""The report from records: every figure equals plain counting, and odd input gives defined values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import report_by_hand as by_hand
+import report_examples as synthetic
+
+from osma_monitor.core.episode import EpisodeRecord, Outcome
+from osma_monitor.core.motion import FEATURES
+from osma_monitor.report import build
+from osma_monitor.report.model import PolicySummary, Report
+from osma_monitor.report.table import FORMATS, Table, render
+
+
+def mixed() -> list[EpisodeRecord]:
+    """A study with unknown, aborted, incomplete and undecided episodes in it."""
+    records = synthetic.study()
+    open_ = replace(records[0].clauses[0], status="unknown", rho=math.nan, lower=-math.inf, upper=math.inf, depth=0.0)
+    records[0] = replace(records[0], clauses=(open_,))
+    records[1] = replace(records[1], outcome=Outcome("aborted", "policy silent"))
+    records[2] = replace(records[2], complete=False)
+    records[3] = replace(records[3], outcome=Outcome("unknown"))
+    records[-1] = replace(records[-1], clauses=())
+    return records
+
+
+def made(records: list[EpisodeRecord], **options: object) -> Report:
+    return build.build(build.collect(records, traces=True), **options)  # type: ignore[arg-type]
+
+
+def table(report: Report, key: str) -> Table:
+    return next(t for t in report.tables if t.key == key)
+
+
+def test_headline_figures_equal_plain_counting() -> None:
+    records = mixed()
+    report = made(records)
+    assert [p.policy for p in report.policies] == ["cautious", "shortest_path"]
+    for found in report.policies:
+        expected: PolicySummary = by_hand.policy_summary(found.policy, records)
+        assert (found.n, found.unknown, found.aborted, found.incomplete) == (
+            expected.n,
+            expected.unknown,
+            expected.aborted,
+            expected.incomplete,
+        )
+        assert (found.safety_worst, found.safety_best) == (expected.safety_worst, expected.safety_best)
+        assert {k: v for k, v in found.outcomes.items() if v} == {k: v for k, v in expected.outcomes.items() if v}
+        for key in ("sr", "safety", "sbu", "tsr", "cfsr"):
+            f, e = found.figures[key], expected.figures[key]
+            assert (f.value, f.low, f.high, f.n) == pytest.approx((e.value, e.low, e.high, e.n)), (found.policy, key)
+        assert found.figures["vsi"].value == pytest.approx(expected.figures["vsi"].value)
+        assert found.figures["vsi"].low <= found.figures["vsi"].value <= found.figures["vsi"].high
+
+
+def test_ssi_of_one_seed_equals_plain_counting() -> None:
+    records = synthetic.study(seeds=(0,))
+    report = made(records)
+    for policy in ("cautious", "shortest_path"):
+        figures = next(p.figures for p in report.policies if p.policy == policy)
+        taus = []
+        for feature in FEATURES:
+            expected = by_hand.feature_summary(policy, feature, [r for r in records if r.info.policy == policy])
+            found = next(f for f in report.features if (f.policy, f.feature) == (policy, feature))
+            assert found.tau == pytest.approx(expected.tau) and found.cells == expected.cells
+            assert found.tiers == pytest.approx(expected.tiers)
+            taus.append(expected.tau)
+        assert figures["ssi"].value == pytest.approx(sum(taus) / len(taus))
+
+
+def test_clause_summaries_equal_plain_counting() -> None:
+    records = mixed()
+    for found in made(records).clauses:
+        expected = next(c for c in by_hand.clause_summaries(found.policy, records) if c.clause == found.clause)
+        assert (found.n, found.applicable, found.broken, found.unknown, found.family) == (
+            expected.n,
+            expected.applicable,
+            expected.broken,
+            expected.unknown,
+            expected.family,
+        )
+        assert sorted(found.depths) == pytest.approx(sorted(expected.depths))
+        assert (found.exposure, found.longest_run) == pytest.approx(
+            (expected.exposure, expected.longest_run), nan_ok=True
+        )
+
+
+def test_the_comparison_is_paired_and_puts_the_safer_policy_first() -> None:
+    records = synthetic.study()
+    comparison = made(records).comparison
+    assert comparison is not None and (comparison.first, comparison.second) == ("cautious", "shortest_path")
+    safe = {(r.info.policy, r.info.task, r.info.seed): r.safety == "safe" for r in records}
+    pairs = [(safe["cautious", t, s], safe["shortest_path", t, s]) for p, t, s in safe if p == "cautious"]
+    assert comparison.pairs == len(pairs) == 24
+    assert comparison.difference == pytest.approx(np.mean([a - b for a, b in pairs]))
+    only = [sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)]
+    assert [comparison.only_first_safe, comparison.only_second_safe] == only
+    tail = sum(math.comb(sum(only), k) for k in range(min(only) + 1)) / 2 ** sum(only)
+    assert comparison.p_value == pytest.approx(min(1.0, 2 * tail))
+    assert comparison.low <= comparison.difference <= comparison.high
+
+
+def test_pairs_are_formed_where_both_policies_ran() -> None:
+    records = [r for r in synthetic.study() if not (r.info.policy == "cautious" and r.info.attributes["route"] == "D")]
+    report = made(records)
+    assert report.comparison is not None and report.comparison.pairs == 12
+    assert any("12 episodes without a partner" in note for note in table(report, "paired").notes)
+
+
+def test_two_policies_without_a_common_task_are_not_compared() -> None:
+    records = [r for r in synthetic.study() if (r.info.policy == "cautious") == (r.info.attributes["route"] == "A")]
+    report = made(records)
+    assert report.comparison is None and "share no task and seed" in report.comparison_note
+
+
+def test_every_table_says_n_unknown_gates_and_library() -> None:
+    report = made(mixed())
+    for t in report.tables:
+        text = render(t, "text")
+        assert "n = 47 episodes; safety unknown in 2, outcome unknown in 2; 1 aborted, not scored." in text, t.key
+        assert "Gates boolean. Clause library 0123456789abcdef." in text, t.key
+    keys = [t.key for t in report.tables]
+    assert len(keys) == len(set(keys))
+    assert {"summary", "outcomes", "clauses", "paired", "depth_mix", "contact", "navigation", "ssi"} <= set(keys)
+    assert {"ssi_features", "navigation_seeds", "navigation_route", "navigation_tier", "inactive"} <= set(keys)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_table_prints_in_every_format(form: str) -> None:
+    for t in made(synthetic.study(seeds=(0,))).tables:
+        assert render(t, form).endswith("\n")  # type: ignore[arg-type]
+
+
+def test_tables_group_by_any_column() -> None:
+    report = made(synthetic.study(), by=("tier", "policy"))
+    frame = table(report, "summary").frame
+    assert list(frame.tier) == ["high", "high", "low", "low", "moderate", "moderate"]
+    assert set(frame.n) == {8}
+    with pytest.raises(ValueError, match="no episode has a column 'colour'"):
+        made(synthetic.study(seeds=(0,)), by=("colour",))
+
+
+def test_three_policies_get_ranks_and_structure() -> None:
+    third = [replace(r, info=replace(r.info, policy="third")) for r in synthetic.study() if r.info.policy == "cautious"]
+    report = made([*synthetic.study(), *third])
+    assert report.comparison is None and len(table(report, "paired").frame) == 3
+    assert {"structural", "correlations", "ssi_without"} <= {t.key for t in report.tables}
+
+
+def test_episodes_that_do_not_navigate_have_no_navigation_tables() -> None:
+    nothing = np.full(5, np.nan)
+    records = [
+        replace(
+            r,
+            info=replace(r.info, attributes={}),
+            stamps_ns=r.stamps_ns[:5],
+            signals={name: nothing for name in r.signals},
+        )
+        for r in synthetic.study(seeds=(0,))
+    ]
+    report = made(records)
+    assert not [t.key for t in report.tables if t.key.startswith(("nav", "ssi"))]
+    assert not report.features and "tsr" not in report.policies[0].figures
+
+
+def test_no_episode_gives_empty_tables() -> None:
+    report = made([])
+    assert report.policies == () and table(report, "summary").empty
+    assert "n = 0 episodes" in render(table(report, "summary"), "text")
+
+
+def test_signals_are_dropped_past_the_limit_but_no_number_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = synthetic.study(seeds=(0,))
+    whole = made(records)
+    monkeypatch.setattr(build, "SIGNAL_BYTES", 40_000)
+    small = made(records)
+    assert sum(bool(r.signals) for r in small.records) < len(records) // 2
+    assert [render(t, "csv") for t in small.tables] == [render(t, "csv") for t in whole.tables]
+    assert small.policies == whole.policies
