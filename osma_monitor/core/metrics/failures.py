@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
@@ -184,7 +185,7 @@ def _stall_row(group: list[Failure]) -> StallRow:
 
 def _said(reason: str) -> FailureClass | None:
     text = reason.lower().replace("_", " ").replace("-", " ")
-    if any(word in text for word in ("not grounded", "ungrounded", "unresolved target", "empty target", "no target")):
+    if re.search(r"not grounded|ungrounded|(unresolved|empty) (navigation )?target", text):
         return "target_not_grounded"
     if any(word in text for word in ("pipeline", "policy error", "generated code", "empty answer")):
         return "pipeline_error"

@@ -33,6 +33,7 @@ from osma_monitor.core.metrics.ssi import (
     tier_means,
     tier_tau,
 )
+from osma_monitor.core.metrics.statistics import wilson_interval
 from osma_monitor.core.motion.features import DISTANCE_FLOOR
 
 BASE_RADIUS = 0.36  #: m, measured standoff of the base centre from the clearance boundary (F.2), for the paper's robot
@@ -211,6 +212,7 @@ class RequestedExecuted:
     clearance: Axis  #: R_C (m) against d_min (m)
     speed: Axis  #: speed (fraction) against mu_v (1/s)
     share_met: float  #: tasks with d_min >= R_C
+    share_met_interval: tuple[float, float]  #: Wilson, 95 %
     mean_surplus: float  #: m, mean of d_min - R_C
     within_cell_variance: float  #: part of the variance of d_min that lies within cells
     d_min_of_large: float  #: m, mean d_min of requests of at least 0.50 m
@@ -230,13 +232,15 @@ def requested_against_executed(table: Table, exclude: Collection[str] = ()) -> R
     tier = encode_tiers(table)
     known = ~np.isnan(d_min)
     surplus = (d_min - clearance)[known]
+    met = int((surplus >= -_ROUNDING).sum())
     deviation = _deviations(d_min, cell, known)
     total = d_min[known] - _mean(d_min)
     return RequestedExecuted(
         len(cell),
         _axis(clearance, d_min, cell, tier, len(names), 1.0),
         _axis(speed, mu_v, cell, tier, len(names), -1.0),
-        float((surplus >= -_ROUNDING).mean()) if len(surplus) else math.nan,
+        _divide(met, len(surplus)),
+        wilson_interval(met, len(surplus)),
         _mean(surplus),
         _divide(float(deviation @ deviation), float(total @ total)),
         _mean(d_min[clearance >= 0.5 - _ROUNDING]),

@@ -173,28 +173,54 @@ def bootstrap_interval(
     """
     several = [results] if isinstance(results, SsiResult) else list(results)
     several = [r for r in several if not math.isnan(r.ssi)]
-    if not several:
-        return math.nan, math.nan
+    tau = _side_by_side([(r.cell_names, r.cell_tau) for r in several])
+    weight = [1.0 / (len(r.features) * len(several)) for r in several for _ in r.features]
+    return _interval_of_means(tau, np.array(weight), resamples, seed, confidence)
+
+
+def tau_intervals(
+    results: SsiResult | Sequence[SsiResult],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> dict[str, tuple[float, float]]:
+    """The interval of every feature's mean tau, in the same way and from the same draws."""
+    several = [results] if isinstance(results, SsiResult) else list(results)
+    out = {}
+    for feature in several[0].features if several else ():
+        at = [(r, r.features.index(feature)) for r in several if not math.isnan(r.tau[feature])]
+        tau = _side_by_side([(r.cell_names, r.cell_tau[:, f : f + 1]) for r, f in at])
+        out[feature] = _interval_of_means(tau, np.full(len(at), 1.0 / max(len(at), 1)), resamples, seed, confidence)
+    return out
+
+
+def _side_by_side(parts: Sequence[tuple[tuple[str, ...], NDArray[np.float64]]]) -> NDArray[np.float64]:
+    """(C, columns of all parts): rows of the same cell aligned; cells without any value are left out."""
     used: set[str] = set()
-    for result in several:
-        used.update(np.array(result.cell_names)[~np.isnan(result.cell_tau).all(axis=1)].tolist())
+    for names, tau in parts:
+        used.update(np.array(names, dtype=object)[~np.isnan(tau).all(axis=1)].tolist())
     position = {name: i for i, name in enumerate(sorted(used))}
-    if len(position) < 2:
-        return math.nan, math.nan
-    tau = np.full((len(position), sum(len(r.features) for r in several)), math.nan)
-    weight = np.concatenate([np.full(len(r.features), 1.0 / (len(r.features) * len(several))) for r in several])
+    out = np.full((len(position), sum(tau.shape[1] for _, tau in parts)), math.nan)
     start = 0
-    for result in several:
-        rows = [i for i, name in enumerate(result.cell_names) if name in position]
-        at = [position[result.cell_names[i]] for i in rows]
-        tau[at, start : start + len(result.features)] = result.cell_tau[rows]
-        start += len(result.features)
-    defined = ~np.isnan(tau)
+    for names, tau in parts:
+        rows = [i for i, name in enumerate(names) if name in position]
+        out[[position[names[i]] for i in rows], start : start + tau.shape[1]] = tau[rows]
+        start += tau.shape[1]
+    return out
+
+
+def _interval_of_means(
+    values: NDArray[np.float64], weight: NDArray[np.float64], resamples: int, seed: int, confidence: float
+) -> tuple[float, float]:
+    """Interval of the weighted sum of the columns' means over drawn rows of (C, K) values, NaN undefined."""
+    if len(values) < 2:
+        return math.nan, math.nan
+    defined = ~np.isnan(values)
     # columns over the same cells share their divisor: add them up before drawing
     masks, member = np.unique(defined, axis=1, return_inverse=True)
     kinds = masks.shape[1]
     shares = (member.reshape(-1)[:, None] == np.arange(kinds)) * weight[:, None]
-    totals = np.where(defined, tau, 0.0) @ shares
+    totals = np.where(defined, values, 0.0) @ shares
     drawn = drawn_sums(np.hstack((totals, masks)), resamples, seed)
     with np.errstate(invalid="ignore"):
         replicates = (drawn[:, :kinds] / drawn[:, kinds:]).sum(axis=1)

@@ -60,6 +60,7 @@ def test_at_the_goal_only_the_heading_can_be_missing():
     [
         ("target not grounded: 'stove'", "target_not_grounded"),
         ("target_not_grounded", "target_not_grounded"),
+        ("pipeline error: unresolved navigation target", "target_not_grounded"),
         ("pipeline error: empty answer", "pipeline_error"),
         ("timeout", "stagnation"),
         ("", "stagnation"),

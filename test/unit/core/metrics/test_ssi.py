@@ -255,6 +255,20 @@ def test_interval_of_seeds_draws_the_same_cells_in_all_of_them():
     assert low <= (one.ssi + two.ssi) / 2 <= high
 
 
+def test_interval_of_every_feature():
+    data = random_table(5, cells=14, holes=0.2)
+    result = ssi.semantic_sensitivity_index(data)
+    intervals = ssi.tau_intervals(result)
+    assert list(intervals) == list(FEATURES)
+    for name, (low, high) in intervals.items():
+        assert low < result.tau[name] < high
+        alone = ssi.semantic_sensitivity_index(data, {name: FEATURES[name]})
+        assert (low, high) == pytest.approx(ssi.bootstrap_interval(alone))
+    assert ssi.tau_intervals([]) == {}
+    undefined = ssi.semantic_sensitivity_index(table(cell_of(1.0, 1.0, 1.0)))
+    assert all(map(math.isnan, ssi.tau_intervals(undefined)["d_min"]))
+
+
 def test_interval_needs_two_cells_and_leaves_out_undefined_seeds():
     single = ssi.semantic_sensitivity_index(table(cell_of(1.0, 2.0, 3.0)))
     undefined = ssi.semantic_sensitivity_index(table(cell_of(1.0, 1.0, 1.0)))
