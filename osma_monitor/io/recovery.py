@@ -112,7 +112,7 @@ def recover(folder: Path | str, rescore: Rescore | monitor.MonitorConfig) -> lis
     """
     if isinstance(rescore, monitor.MonitorConfig):
         rescore = rescorer(rescore)
-    return [_recover_one(path, rescore) for path in sorted(Path(folder).glob("*.part")) if not _in_use(path)]
+    return [_recover_one(path, rescore) for path in sorted(Path(folder).glob("*.part")) if not in_use(path)]
 
 
 def _recover_one(path: Path, rescore: Rescore) -> Recovery:
@@ -147,7 +147,7 @@ def _recover_one(path: Path, rescore: Rescore) -> Recovery:
     return Recovery(path, finished, record, message)
 
 
-def _in_use(path: Path) -> bool:
+def in_use(path: Path) -> bool:
     """Whether a living writer holds the stream."""
     try:
         fd = os.open(path, os.O_RDWR)

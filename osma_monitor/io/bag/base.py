@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import bz2
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import lz4.frame  # type: ignore[import-untyped]
 import zstandard
 from rosbags.interfaces import MessageDefinition
 
@@ -62,21 +64,47 @@ def expand_file(path: Path, target: Path, limit: int) -> str:
     """Expands a .zst file to ``target``; returns what was lost, or nothing. Raises InputError past ``limit`` bytes."""
     packed = path.stat().st_size
     written, loss = 0, ""
-    expander = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj(read_across_frames=True)
+    expander = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
     with open(path, "rb") as source, open(target, "wb") as out:
-        while piece := source.read(4096):  # a block of zstd expands to 32,768 times its size at most
-            try:
-                block = expander.decompress(piece)
-            except zstandard.ZstdError as error:
-                loss = f"{path.name}: broken compression after {written} bytes ({short(error)})"
-                break
-            written += len(block)
-            if written > limit or (written > FREE_EXPANSION and written > RATIO_LIMIT * packed):
-                raise InputError(
-                    f"{path}: {packed / 1e6:.3g} MB expand to more than {written / 1e6:.3g} MB; "
-                    "refused as a decompression bomb"
-                )
-            out.write(block)
+        while not loss and (piece := source.read(4096)):  # a block of zstd expands to 32,768 times its size at most
+            while piece:
+                if expander.eof:  # files of several frames
+                    expander = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+                try:
+                    block = expander.decompress(piece)
+                except zstandard.ZstdError as error:
+                    loss = f"{path.name}: broken compression after {written} bytes ({short(error)})"
+                    break
+                piece = expander.unused_data
+                written += len(block)
+                if written > limit or (written > FREE_EXPANSION and written > RATIO_LIMIT * packed):
+                    raise InputError(
+                        f"{path}: {packed / 1e6:.3g} MB expand to more than {written / 1e6:.3g} MB; "
+                        "refused as a decompression bomb"
+                    )
+                out.write(block)
         if not loss and not expander.eof:
             loss = f"{path.name}: the compressed file is cut off; {written} bytes could be expanded"
     return loss
+
+
+def expand_prefix(kind: str, data: bytes) -> bytes:
+    """What can be expanded of compressed ``data`` whose end is missing; ``kind``: zstd, lz4, bz2, or none."""
+    expand: Callable[[bytes], bytes]
+    if kind == "zstd":
+        expand = zstandard.ZstdDecompressor().decompressobj().decompress
+    elif kind == "lz4":
+        expand = lz4.frame.LZ4FrameDecompressor().decompress
+    elif kind == "bz2":
+        expand = bz2.BZ2Decompressor().decompress
+    else:
+        return data
+    out = bytearray()
+    try:
+        for at in range(0, len(data), 4096):
+            out += expand(data[at : at + 4096])
+            if len(out) > RECORD_LIMIT:
+                break
+    except (zstandard.ZstdError, RuntimeError, OSError, EOFError):
+        pass
+    return bytes(out)

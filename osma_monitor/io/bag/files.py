@@ -8,9 +8,13 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Collection, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from mcap.data_stream import ReadDataStream
+from mcap.records import Chunk, Message
+from mcap.stream_reader import breakup_chunk
 from rosbags.rosbag2 import Reader
 
 from osma_monitor.io.bag.base import BagFile, Raw, Topic, check_expansion, short
@@ -82,29 +86,42 @@ class IndexedFile:
             yield from self._rest(names, last, given, error)
 
     def _rest(self, names: Collection[str] | None, last: int | None, given: int, error: Exception) -> Iterator[Raw]:
-        """After a fault: everything later than what was given, from the file read front to back."""
-        other: BagFile = McapStream(self.path) if isinstance(self, IndexedMcap) else SqliteStream(self.path)
+        """After a fault: everything later than what was given that can still be read."""
         found = 0
-        for topic, stamp, data in other.raw(names):
+        for topic, stamp, data in self._salvage(names):
             if last is not None and stamp <= last:
                 continue
             found += 1
             yield topic, stamp, data
         expected = sum(t.count for n, t in self.topics.items() if names is None or n in names)
-        lost = expected - given - found
-        where = "" if last is None or self.span is None else f" after {(last - self.span[0]) / 1e9:.2f} s"
-        if lost > 0 or not other.losses:
-            self.losses.append(
-                f"{self.path.name}: {max(lost, 0)} of {expected} messages unreadable{where} ({short(error)})"
-            )
-        self.losses.extend(other.losses)
+        lost = max(expected - given - found, 0)
+        at = "" if last is None or self.span is None else f" from {(last - self.span[0]) / 1e9:.2f} s on"
+        self.losses.append(f"{self.path.name}: {lost} of {expected} messages unreadable{at} ({short(error)})")
+
+    def _salvage(self, names: Collection[str] | None) -> Iterator[Raw]:
+        yield from SqliteStream(self.path).raw(names)
 
     def close(self) -> None:
         self._reader.close()
 
 
 class IndexedMcap(IndexedFile):
-    """MCAP through its summary."""
+    """MCAP through its summary, whose index also finds the chunks behind a broken one."""
+
+    def _salvage(self, names: Collection[str] | None) -> Iterator[Raw]:
+        with open(self.path, "rb") as source:
+            for chunk in sorted(self._reader.chunks, key=lambda c: (c.message_start_time, c.chunk_start_offset)):
+                try:
+                    source.seek(chunk.chunk_start_offset + 9)  # opcode and length
+                    body = source.read(chunk.chunk_length - 9)
+                    records = breakup_chunk(Chunk.read(ReadDataStream(BytesIO(body))), validate_crc=True)
+                except Exception:  # broken bytes raise whatever they lead to
+                    continue
+                messages = [r for r in records if isinstance(r, Message) and r.channel_id in self._by_id]
+                for m in sorted(messages, key=lambda m: m.log_time):
+                    topic = self._by_id[m.channel_id]
+                    if names is None or topic.name in names:
+                        yield topic, m.log_time, m.data
 
 
 def _open_mcap(path: Path) -> BagFile:

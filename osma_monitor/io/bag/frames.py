@@ -52,6 +52,7 @@ class Facts:
     refused: Counter[str] = field(default_factory=Counter)  #: by "topic: why"
     first: dict[str, str] = field(default_factory=dict)  #: the first detail of each
     frames: int = 0
+    received: tuple[int, int] | None = None  #: first and last receipt of what was read, ns
     source: dict[str, str] = field(default_factory=dict)  #: provenance of the running episode, as its START says
 
     def refuse(self, key: str, detail: str) -> None:
@@ -95,6 +96,7 @@ class BagFrames:
         self._assembled: tuple[str, ...] | None = None
         self._early: list[tuple[str, int, Any]] = []
         self._session = ""
+        self._last_frame_ns = 0
         self._pending: list[RawFrame] = []
         self._segmenter: MessageSegmenter | RuleSegmenter | None = None
         self.facts.mode = self._mode()
@@ -115,17 +117,22 @@ class BagFrames:
         queue: list[tuple[int, int, str, int, int, Any]] = []
         primary = self._primary_topic()
         newest: dict[str, int] = {}
-        newest_stamp = number = 0
+        newest_stamp = number = last_received = 0
+        first_received: int | None = None
         progress = _Progress(self.recording, self._on_progress)
         for topic, received, message in self.recording.messages(self.plan.topics):
             progress.at(received)
+            first_received = received if first_received is None else first_received
+            last_received = received
             if any(topic == t.name for t in self.plan.transforms):
                 self._transform(message)
                 continue
+            is_event = self.plan.events is not None and topic == self.plan.events.name
             stamp = msg.stamp_of(message)
             if stamp is None:  # a type without header is as old as the latest stamp that was recorded before it
                 stamp = newest_stamp
-            elif 0 < stamp < newest.get(topic, 0) - SECOND:  # the clock was set back: what waits belongs before
+            elif 0 < stamp < (newest_stamp if is_event else newest.get(topic, 0)) - SECOND:
+                # the clock was set back: what waits belongs before
                 while queue:
                     yield from self._take(heapq.heappop(queue))
                 newest.clear()
@@ -133,10 +140,15 @@ class BagFrames:
             newest[topic] = max(stamp, newest.get(topic, 0))
             newest_stamp = max(newest_stamp, stamp)
             number += 1
-            last = topic == primary or (self.plan.events is not None and topic == self.plan.events.name)
-            heapq.heappush(queue, (stamp, last, topic, number, received, message))
+            if is_event:
+                rank = -1 if getattr(message, "event", 0) == 1 else 2  # a START before its frame, an END after
+            else:
+                rank = int(topic == primary)
+            heapq.heappush(queue, (stamp, rank, topic, number, received, message))
             while queue and (received - queue[0][4] > self._wait_ns or len(queue) > _QUEUE_LIMIT):
                 yield from self._take(heapq.heappop(queue))
+        if first_received is not None:
+            self.facts.received = (first_received, last_received)
         while queue:
             yield from self._take(heapq.heappop(queue))
         if self._assembler is not None:
@@ -201,6 +213,9 @@ class BagFrames:
             self.facts.frames += 1
             if self._segmenter is None:
                 self._segmenter = self._make_segmenter(frame)
+            if frame.stamp_ns < self._last_frame_ns:
+                yield from self._segmenter.finish("the clock was set back")
+            self._last_frame_ns = frame.stamp_ns
             yield from self._segmenter.push(frame)
 
     # -- episodes ------------------------------------------------------------------------------------------------------
@@ -243,9 +258,11 @@ class BagFrames:
             self._segmenter = MessageSegmenter(max_waiting=1 << 16)
         if isinstance(event, Begin):
             session = msg.frame_of(message)
-            if self._session and session != self._session:
-                yield from self._segmenter.finish("the source was restarted")
+            restarted = bool(self._session) and session != self._session
+            if restarted or event.stamp_ns < self._last_frame_ns:
+                yield from self._segmenter.finish("the source was restarted" if restarted else "the clock was set back")
                 self._segmenter = MessageSegmenter(max_waiting=1 << 16)
+                self._last_frame_ns = 0
                 if self._assembler is not None:
                     self._assembler.reset()
             self._session = session

@@ -4,14 +4,12 @@ profile."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import lz4.frame  # type: ignore[import-untyped]
-import zstandard
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
@@ -20,7 +18,7 @@ from mcap.stream_reader import StreamReader, breakup_chunk
 from rosbags.interfaces import MessageDefinition, MessageDefinitionFormat
 from rosbags.typesys.msg import normalize_msgtype
 
-from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion
+from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion, expand_prefix
 from osma_monitor.io.bag.types import NO_DEFINITION, Encoding
 from osma_monitor.io.errors import InputError
 
@@ -149,23 +147,7 @@ def _expand_start(chunk: bytes) -> bytes:
     """What can be expanded of a chunk that is cut off: all that stands before the cut is right."""
     (name_length,) = struct.unpack_from("<I", chunk, 28)
     name = chunk[32 : 32 + name_length]
-    data = chunk[32 + name_length + 8 :]
-    expand: Callable[[bytes], bytes]
-    if name == b"zstd":
-        expand = zstandard.ZstdDecompressor().decompressobj().decompress
-    elif name == b"lz4":
-        expand = lz4.frame.LZ4FrameDecompressor().decompress
-    else:
-        return data
-    out = bytearray()
-    try:
-        for at in range(0, len(data), 4096):
-            out += expand(data[at : at + 4096])
-            if len(out) > RECORD_LIMIT:
-                break
-    except (zstandard.ZstdError, RuntimeError):
-        pass
-    return bytes(out)
+    return expand_prefix(name.decode("ascii", "replace"), chunk[32 + name_length + 8 :])
 
 
 def _whole_records(data: bytes) -> list[Any]:

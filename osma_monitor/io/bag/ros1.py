@@ -12,7 +12,7 @@ import lz4.frame  # type: ignore[import-untyped]
 from rosbags.interfaces import MessageDefinition, MessageDefinitionFormat
 from rosbags.typesys.msg import normalize_msgtype
 
-from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion
+from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion, expand_prefix
 from osma_monitor.io.bag.types import NO_DEFINITION
 
 MAGIC = b"#ROSBAG V2.0\n"
@@ -100,25 +100,14 @@ class Ros1File:
     def _messages(self, source: BinaryIO, names: Collection[str] | None, losses: list[str]) -> Iterator[Raw]:
         source.seek(self._start)
         given, broken, first, last = 0, 0, 0, 0
-        where = self._start
         while (where := source.tell()) < self._end:
+            cut = False
             try:
                 header, data = _ros1_record(source, self.path)
-                op = header["op"]
+                items = self._items(header, data)
             except (EOFError, KeyError, struct.error, ValueError):
-                lost = self._end - where
-                losses.append(
-                    f"{self.path.name}: cut off: {given} messages ({(last - first) / 1e9:.2f} s) read, the last {lost} "
-                    f"bytes ({100 * lost / max(self._end, 1):.0f} % of the file) hold no whole record"
-                )
-                break
-            if op == b"\x07":
-                self._connection(header, data)
-                continue
-            if op not in (b"\x05", b"\x02"):
-                continue
-            try:
-                items = self._expand(header, data) if op == b"\x05" else [(header, data)]
+                cut = True
+                items = self._start_of_chunk(source, where)
             except Exception:  # broken bytes raise whatever they lead to
                 broken += 1
                 continue
@@ -128,18 +117,53 @@ class Ros1File:
                 first, last, given = first or stamp, max(last, stamp), given + 1
                 if topic is not None and (names is None or topic.name in names):
                     yield topic, stamp, body
+            if cut:
+                lost = self._end - where
+                losses.append(
+                    f"{self.path.name}: cut off: {given} messages ({(last - first) / 1e9:.2f} s) read; its last whole "
+                    f"record ends {lost} bytes ({100 * lost / max(self._end, 1):.0f} %) before the end of the file"
+                )
+                break
         if broken:
             losses.append(f"{self.path.name}: {broken} chunks are broken; {given} messages read")
+
+    def _items(self, header: dict[str, bytes], data: bytes) -> list[tuple[dict[str, bytes], bytes]]:
+        """The messages of a top-level record."""
+        if header["op"] == b"\x07":
+            self._connection(header, data)
+        elif header["op"] == b"\x05":
+            return self._expand(header, data)
+        return [(header, data)] if header["op"] == b"\x02" else []
+
+    def _start_of_chunk(self, source: BinaryIO, where: int) -> list[tuple[dict[str, bytes], bytes]]:
+        """The whole messages at the start of a chunk that is cut off."""
+        source.seek(where)
+        rest = source.read(RECORD_LIMIT)
+        try:
+            (size,) = struct.unpack_from("<I", rest)
+            header = _ros1_fields(rest[4 : 4 + size])
+            if header["op"] != b"\x05":
+                return []
+            return self._records(expand_prefix(header["compression"].decode("ascii", "replace"), rest[8 + size :]))
+        except (KeyError, struct.error, ValueError):
+            return []
 
     def _expand(self, header: dict[str, bytes], data: bytes) -> list[tuple[dict[str, bytes], bytes]]:
         size = struct.unpack("<I", header["size"])[0]
         check_expansion(self.path, len(data), size)
         kind = header["compression"]
         body = {b"none": lambda d: d, b"bz2": bz2.decompress, b"lz4": lz4.frame.decompress}[kind](data)
+        return self._records(body)
+
+    def _records(self, body: bytes) -> list[tuple[dict[str, bytes], bytes]]:
+        """The messages of a chunk's content, ordered by receipt, up to the first that is not whole."""
         stream = _Bytes(body)
         items = []
         while stream.left():
-            inner, content = _ros1_record(stream, self.path)
+            try:
+                inner, content = _ros1_record(stream, self.path)
+            except EOFError:
+                break
             if inner["op"] == b"\x07":
                 self._connection(inner, content)
             elif inner["op"] == b"\x02":

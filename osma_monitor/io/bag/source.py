@@ -36,6 +36,7 @@ def score_bag(
     *,
     problems: list[str] | None = None,
     remarks: list[str] | None = None,
+    spans: list[tuple[int, int, Path]] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[EpisodeRecord]:
     """The records of a bag's episodes, one at a time; memory is bounded by an episode's signals, never by the bag.
@@ -65,6 +66,8 @@ def score_bag(
                 yield waiting
             waiting = record  # the last one learns whether the recording was cut off
         losses = [*recording.losses]
+        if spans is not None and facts.received is not None:
+            spans.append((*facts.received, path))
         if waiting is not None:
             if losses:
                 waiting = replace(waiting, complete=False, notes=(*waiting.notes, *losses))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import struct
+import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -20,6 +23,14 @@ class SqliteStream:
         self.losses: list[str] = []
         self.all_topics = True
         self.span: tuple[int, int] | None = None
+        self._readable, self._copy = path, None
+        try:
+            self._read_topics()
+        except sqlite3.DatabaseError:
+            self._readable = self._shortened()
+            self._read_topics()
+
+    def _read_topics(self) -> None:
         connection = self._connect()
         try:
             rows = connection.execute("SELECT id, name, type FROM topics").fetchall()
@@ -29,8 +40,28 @@ class SqliteStream:
         self._ids = {i: Topic(name, kind, -1, definitions.get(kind, NO_DEFINITION), "cdr") for i, name, kind in rows}
         self.topics = {t.name: t for t in self._ids.values()}
 
+    def _shortened(self) -> Path:
+        """A copy whose header claims no more pages than the file has: SQLite refuses a file that was cut off."""
+        self._copy = tempfile.TemporaryDirectory(prefix="osma_bag_")
+        copy = Path(self._copy.name) / "bag.db3"
+        shutil.copyfile(self.path, copy)
+        with open(copy, "r+b") as file:
+            head = file.read(100)
+            page = struct.unpack_from(">H", head, 16)[0] if len(head) == 100 else 0
+            page = 65536 if page == 1 else page or 4096
+            pages = copy.stat().st_size // page
+            file.truncate(pages * page)
+            file.seek(28)
+            file.write(struct.pack(">I", pages))
+        return copy
+
+    def close(self) -> None:
+        """Removes the copy, if one was needed."""
+        if self._copy is not None:
+            self._copy.cleanup()
+
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        return sqlite3.connect(f"{self._readable.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
 
     @staticmethod
     def _definitions(connection: sqlite3.Connection) -> dict[str, MessageDefinition]:
