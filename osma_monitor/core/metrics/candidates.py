@@ -89,7 +89,8 @@ def diversity(decision: Decision) -> Diversity:
     with np.errstate(invalid="ignore"):
         averages = np.where(shared, distance, 0.0).sum(axis=1) / shared.sum(axis=1)
     averages = averages[~np.isnan(averages)]
-    ends = np.array([p[-1] for p in paths if len(p)]).reshape(-1, 2)
+    known = [p[~np.isnan(p).any(axis=1)] for p in paths]
+    ends = np.array([p[-1] for p in known if len(p)]).reshape(-1, 2)
     end_gap = ends[:, None] - ends[None]
     spread = float(np.sqrt((end_gap * end_gap).sum(axis=-1)).max()) if len(ends) > 1 else math.nan
     return Diversity(

@@ -44,6 +44,14 @@ class NavigationEpisode:
     reference: ReferencePath | None = None
     aborted: bool = False  #: ended by the machinery: listed, never scored
 
+    def __post_init__(self) -> None:
+        """Take what a table row holds: NumPy scalars, and NaN for what is not known."""
+        if self.success is not None:
+            object.__setattr__(self, "success", None if self.success != self.success else bool(self.success))
+        if self.contact_steps is not None:
+            steps = None if self.contact_steps != self.contact_steps else int(self.contact_steps)
+            object.__setattr__(self, "contact_steps", steps)
+
     @property
     def collision_free(self) -> bool | None:
         """Success without contact (S^cf of Eq. 3); None when a success's contact is not known."""

@@ -39,6 +39,13 @@ def test_only_steps_that_both_have_are_compared():
     assert d.endpoint_spread == pytest.approx(math.dist((1, 0), (0.2, 0.2)))
 
 
+def test_unknown_positions_are_left_out():
+    holes = line(0.3)
+    holes[[2, -1]] = math.nan
+    d = diversity(Decision("t", [line(0.0), holes], [False] * 2))
+    assert d.mean_distance == pytest.approx(0.3) and d.endpoint_spread == pytest.approx(math.dist((1, 0), (0.9, 0.3)))
+
+
 @pytest.mark.parametrize("paths", [[line(0.0)], [line(0.0), np.empty((0, 2))]])
 def test_fewer_than_two_paths_have_no_distance(paths):
     d = diversity(Decision("t", paths, [False] * len(paths), obstacle=(0.5, 0.5)))

@@ -150,6 +150,12 @@ def test_collision_free_success_is_never_more_than_success(pairs):
     assert math.isnan(s.cfsr_bounds[0]) or s.cfsr_bounds[0] <= s.cfsr_bounds[1] <= s.tsr
 
 
+def test_numbers_of_a_table_row_do():
+    rows = [(np.True_, np.float64(0)), (np.False_, np.int64(2)), (NAN, NAN), (1.0, None)]
+    s = navigation.summarize([episode(success=a, contact_steps=b) for a, b in rows])
+    assert (s.n, s.n_success, s.n_collision_free, s.n_contact, s.n_unknown) == (3, 2, 1, 1, 1)
+
+
 # --- from records ------------------------------------------------------------------------------------------------
 
 
