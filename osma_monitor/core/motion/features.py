@@ -70,9 +70,14 @@ def motion_features(
     Each is divided by the distance at its own index and taken over the steps inside the boundary; without such a step
     the ratio is NaN. ``d_min`` runs over the whole episode and is 0 after any contact.
 
-    Raises ValueError on unequal lengths or a ``dt`` that is not positive.
+    Raises ValueError on unequal lengths, positions that are not (T, 2), or a ``dt`` that is not positive.
     """
-    p = _known(np.asarray(xy, dtype=np.float64).reshape(-1, 2))
+    p = np.asarray(xy, dtype=np.float64)
+    if p.size == 0:
+        p = p.reshape(0, 2)
+    if p.ndim != 2 or p.shape[1] != 2:
+        raise ValueError(f"xy must have the shape (T, 2), got {p.shape}")
+    p = _known(p)
     d = _known(np.asarray(distance, dtype=np.float64).reshape(-1))
     contact = _flags(in_contact)
     if not len(p) == len(d) == len(contact):

@@ -154,6 +154,12 @@ def test_refuses_unequal_lengths_and_a_bad_period():
         motion_features(line(3), [1, 1, 1], [0, 0, 0], dt=0.0)
 
 
+@pytest.mark.parametrize("shape", [(10, 3), (20,), (5, 2, 2)])
+def test_refuses_positions_that_are_not_planar(shape):
+    with pytest.raises(ValueError, match=r"shape \(T, 2\)"):
+        motion_features(np.zeros(shape), np.ones(10), np.zeros(10))
+
+
 @given(st.integers(15, 80), st.integers(0, 2**32 - 1))
 def test_jerk_equals_scipy_everywhere(steps, seed):
     xy, _ = random_walk(seed, steps)
