@@ -23,7 +23,8 @@ class SqliteStream:
         self.losses: list[str] = []
         self.all_topics = True
         self.span: tuple[int, int] | None = None
-        self._readable, self._copy = path, None
+        self._readable = path
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         try:
             self._read_topics()
         except sqlite3.DatabaseError:
