@@ -60,7 +60,8 @@ def new_folder(out: Path | None) -> Path:
 
 
 def start(folder: Path, plan: Plan) -> None:
-    """Make the folder and write what will run into it."""
+    """Make the folder and write what will run into it. Raises MissingDependencyError before it does."""
+    require(plan)
     write_run(folder, {"plan": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plan).items()}})
 
 
@@ -146,12 +147,16 @@ def carry_out(folder: Path, plan: Plan, resume: bool = False) -> int:
     return 0
 
 
-def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
-    if importlib.util.find_spec("rclpy") is None:
+def require(plan: Plan) -> None:
+    """Raises MissingDependencyError, before anything is made, when the plan needs ROS and ROS is not here."""
+    if plan.over == ROS and importlib.util.find_spec("rclpy") is None:
         raise MissingDependencyError(
             "ROS 2 is not here: source a ROS 2 Jazzy workspace with osma_monitor built, run `make setup` and use "
             ".venv/bin/osma, or take --in-process, which needs no ROS and gives the same numbers"
         )
+
+
+def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
     from osma_monitor.ros.session import Progress, run_session
 
     def tell(state: Progress) -> None:

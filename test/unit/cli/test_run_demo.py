@@ -1,0 +1,196 @@
+"""`osma run` and `osma demo` in process: what they make, that they repeat, resume and end as promised."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from osma_monitor.cli import demo, rollouts, run
+from osma_monitor.cli.main import main
+from osma_monitor.core.errors import UserError
+from osma_monitor.io.store import read_episodes
+from osma_monitor.report.model import METRICS
+
+pytest.importorskip("mujoco")
+
+TASKS = ["kitchen/layout0/A/baby", "kitchen/layout0/A/trash_bin"]
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    yield
+
+
+def tables(out: str) -> str:
+    """What stands before the path of the page."""
+    return out.rstrip("\n").rpartition("\n")[0]
+
+
+def start(out: str, *more: str) -> list[str]:
+    return ["run", *TASKS, "--policy", "shortest_path,cautious", "--out", out, "--workers", "1", *more]
+
+
+def test_the_demo_prints_one_table_a_policy_and_the_page_last(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--in-process", "--quick", "--out", "first"]) == 0
+    first = capsys.readouterr()
+    assert re.findall(r"^(\w+)\n=+$", first.out, re.M) == ["cautious", "shortest_path"]
+    for metric in ("SR", "Safety", "SBU", "VSI", "TSR", "CFSR", "SSI"):
+        assert len(re.findall(rf"^{metric}  ", first.out, re.M)) == 2, metric
+    page = Path(first.out.splitlines()[-1])
+    assert page == Path("first").resolve() / "report.html" and page.is_file()
+    assert "[12/12]" in first.err and "violations so far" in first.err and "s left" in first.err
+    # the same seed, the same table; nothing of place or time in it
+    assert main(["demo", "--in-process", "--quick", "--out", "second"]) == 0
+    second = capsys.readouterr()
+    assert tables(second.out) == tables(first.out)
+
+
+def test_the_demo_covers_two_routes_all_tiers_and_two_policies() -> None:
+    from sim_bridge.kitchen.tasks import parse_task
+
+    for quick in (True, False):
+        parsed = [parse_task(name) for name in demo.tasks(quick)]
+        assert {t.layout for t in parsed} == {0} and len({t.route for t in parsed}) == 2
+        for route in {t.route for t in parsed}:
+            assert {t.tier for t in parsed if t.route == route} == {"low", "moderate", "high"}
+    assert len(demo.POLICIES) == 2
+
+
+def test_the_table_equals_a_count_from_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(start("run")) == 0
+    out = capsys.readouterr().out
+    for policy in ("cautious", "shortest_path"):
+        records = [r for r in read_episodes(Path("run")) if r.info.policy == policy]
+        safe = sum(all(c.upper >= 0 for c in r.clauses if c.scored) for r in records)
+        block = out.split(f"{policy}\n===")[1]
+        shown = re.search(r"^Safety +([\d.]+) %.*  (\d+)  higher$", block, re.M)
+        assert shown and float(shown[1]) == pytest.approx(100 * safe / len(records), abs=0.05)
+        assert int(shown[2]) == len(records) == 2
+
+
+def test_workers_share_the_work_and_change_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "kitchen/layout0/A/ba*", "--policy", "shortest_path"]
+    outs = []
+    for workers in ("1", "2"):
+        assert main([*words, "--out", workers, "--workers", workers]) == 0
+        outs.append(tables(capsys.readouterr().out))
+    assert outs[0] == outs[1]
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_resumes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(start("whole")) == 0
+    whole = capsys.readouterr().out
+    from sim_bridge import rollout
+
+    real = rollout.run_episode
+    calls = []
+
+    def interrupted(*args: object, **options: object) -> object:
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rollout, "run_episode", interrupted)
+    assert main(start("cut")) == 130
+    told = capsys.readouterr()
+    assert "interrupted: 2 of 4 episodes are kept in cut" in told.err and not told.out
+    assert "osma run --resume cut" in told.err and "osma score cut" in told.err
+    before = {p.name: p.stat().st_mtime_ns for p in Path("cut").glob("*.parquet")}
+    monkeypatch.setattr(rollout, "run_episode", real)
+    assert main(["run", "--resume", "cut"]) == 0
+    after = capsys.readouterr()
+    assert "2 of 4 episodes are there already" in after.err
+    assert tables(after.out) == tables(whole)
+    assert {name: Path("cut", name).stat().st_mtime_ns for name in before} == before
+    assert main(["run", "--resume", "cut"]) == 0  # nothing is left: only scored again
+    assert tables(capsys.readouterr().out) == tables(whole)
+
+
+def test_a_cut_off_episode_runs_again_and_its_rest_is_kept_aside() -> None:
+    from dataclasses import replace
+
+    from osma_monitor.io.store import write_record
+
+    assert main(start("run")) == 0
+    folder = Path("run")
+    victim = sorted(folder.glob("*.parquet"))[0]
+    record = next(iter(read_episodes(victim)))
+    victim.unlink()
+    write_record(folder, replace(record, complete=False))
+    assert main(["run", "--resume", "run"]) == 0
+    records = list(read_episodes(folder))
+    assert len(records) == 4 and all(r.complete for r in records)
+    assert len(list((folder / rollouts.REPLACED).glob("*.parquet"))) == 1
+
+
+def test_a_run_folder_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("keep")
+    assert main(start("mine")) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert [p.name for p in Path("mine").iterdir()] == ["notes.txt"]
+
+
+def test_the_default_folder_is_new_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollouts.time, "strftime", lambda _: "20300101-000000")
+    first = rollouts.new_folder(None)
+    first.mkdir(parents=True)
+    assert first == Path("runs/20300101-000000") and rollouts.new_folder(None) == Path("runs/20300101-000000-2")
+
+
+def test_tasks_come_from_names_patterns_and_files(tmp_path: Path) -> None:
+    assert len(run.expand(["kitchen"], "kitchen")) == 625
+    assert run.expand(["kitchen/layout0/*/baby"], "kitchen") == tuple(f"kitchen/layout0/{r}/baby" for r in "ABCDEFG")
+    (tmp_path / "ids").write_text("# two\nkitchen/layout0/A/baby\n\nkitchen/layout0/A/baby\nkitchen/layout1/A/cat\n")
+    assert run.expand([f"@{tmp_path / 'ids'}"], "kitchen") == ("kitchen/layout0/A/baby", "kitchen/layout1/A/cat")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run"], "name the tasks to run"),
+        (["run", "kitchen/layout0/A/babby", "--policy", "cautious"], "did you mean baby?"),
+        (["run", "kitchen/*/Z/*", "--policy", "cautious"], "matches no task"),
+        (["run", "@none", "--policy", "cautious"], "none: No such file or directory; expected a file with one task id"),
+        (["run", *TASKS], "name a policy with --policy: shortest_path"),
+        (["run", *TASKS, "--policy", "reckless"], "--policy reckless: does not exist; choose one of"),
+        (["run", *TASKS, "--policy", "cautious", "--seeds", "a"], "--seeds a: expected whole numbers with commas"),
+        (["run", *TASKS, "--policy", "cautious", "--option", "x"], "--option x: expected KEY=VALUE"),
+        (["run", "--resume", "none"], "needs the folder of a run made by osma run or demo"),
+        (["run", *TASKS, "--resume", "none"], "give it alone"),
+    ],
+)
+def test_errors_name_what_was_expected(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and message in lines[0]
+    assert not Path("runs").exists()
+
+
+def test_a_plan_survives_its_file_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    plan = rollouts.Plan(tuple(TASKS), ("cautious",), (0, 3), rollouts.IN_PROCESS, 2, policy_options={"a": 1.5})
+    rollouts.start(tmp_path / "run", plan)
+    assert rollouts.load(tmp_path / "run") == plan
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"plan": {"tasks": 3}}))
+    with pytest.raises(UserError, match="holds no plan to resume"):
+        rollouts.load(tmp_path / "run")
+
+
+def test_ros_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    real = rollouts.importlib.util.find_spec
+    monkeypatch.setattr(rollouts.importlib.util, "find_spec", lambda name: None if name == "rclpy" else real(name))
+    assert main(["demo", "--quick", "--out", "x"]) == 3
+    assert "ROS 2 is not here" in capsys.readouterr().err.splitlines()[-1]
+    assert not Path("x").exists()
+
+
+def test_every_headline_metric_has_words() -> None:
+    assert all(m.help and m.label for m in METRICS.values())
