@@ -14,6 +14,7 @@ from osma_monitor.core.errors import UserError
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_NODES = 200_000  # an alias can multiply a small text into a huge one
 _MAX_DEPTH = 40
+_MOST_SHOWN = 40  # known words that an error lists
 
 
 class Entry:
@@ -170,7 +171,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; known are {', '.join(known)}" if known else ""
+    return f"; known are {', '.join(known)}" if 0 < len(known) <= _MOST_SHOWN else ""
 
 
 def _kind(value: Any) -> str:

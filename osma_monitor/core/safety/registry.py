@@ -168,9 +168,9 @@ def active_clauses(
             raise UserError(f"{registry.source}: family {clause.family} of clause {clause.id} has no rule")
         reason = rule.obstacle(resolved)
         if clause.tier == "alternate":
-            reason = f"alternate threshold of {library.main(clause.family).id}, for threshold sensitivity alone"
+            reason = f"alternate tier of {library.main(clause.family).id}"
         elif clause.tier == "extension" and clause.family not in scored | reported:
-            reason = f"extension {clause.family} is not switched on by the suite or the configuration"
+            reason = "extension, not switched on by suite or configuration"
         if not reason:
             for signal in sorted(clause.signals):
                 if signal in missing:
