@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from geometry_msgs.msg import PoseStamped
@@ -25,6 +25,7 @@ from osma_monitor.core.signals.raw import PARTS
 from osma_monitor.msg import Contacts, EpisodeEvent, GripperState, ObjectStates
 from osma_monitor.ros import conversions, topics
 from osma_monitor.ros.diagnostics import InputReport
+from osma_monitor.ros.text import printable
 
 SECOND = 1_000_000_000
 _WIDEST = 4  #: numbers an element has at most in a flat array (a quaternion)
@@ -42,19 +43,23 @@ PART_TYPES: dict[str, tuple[type, Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True)
 class TopicInput:
-    """A topic that gives a raw part. ``adapt`` turns the converted part into ours (units, names, frames); None
-    refuses the value.
-    """
+    """A topic that gives a raw part. ``values`` gives (assembler input, value) pairs for a message."""
 
     part: str
     topic: str
-    age_limit_ns: int = SECOND // 2
-    adapt: Callable[[Any, Any], Any] | None = None  #: (part, message) -> part
+    kind: type  #: message type
+    values: Callable[[Any], Iterable[tuple[str, Any]]]
 
 
 def default_inputs() -> tuple[TopicInput, ...]:
     """The topics of docs/topics.md, one a part."""
-    return tuple(TopicInput(part, topics.PART_TOPICS[part]) for part in PARTS)
+
+    def make(part: str) -> TopicInput:
+        topic = topics.PART_TOPICS[part]
+        kind, convert = PART_TYPES[part]
+        return TopicInput(part, topic, kind, lambda message: ((topic, convert(message)),))
+
+    return tuple(make(part) for part in PARTS)
 
 
 @dataclass(frozen=True)
@@ -62,13 +67,9 @@ class ReceiverConfig:
     """How a receiver joins its inputs. Times in nanoseconds."""
 
     inputs: tuple[TopicInput, ...] = field(default_factory=default_inputs)
-    sources: tuple[
-        str, ...
-    ] = ()  #: parts to wait for when a START names none; empty: those whose topics have a publisher
-    mode: str = "exact"  #: exact or hold (core/signals/assembler.py)
-    primary: str = ""  #: hold mode: topic whose samples make frames; empty: one frame a period
-    period_ns: int = SECOND // 20
-    frame_timeout_ns: int = 5 * SECOND  #: exact mode: an incomplete frame is given up
+    sources: tuple[str, ...] = ()  #: parts to wait for when a START names none; empty: those with a publisher
+    assembly: AssemblyConfig | None = None  #: None: exact joins of what the source declares
+    frame_timeout_ns: int = 5 * SECOND  #: exact joins: an incomplete frame is given up
     end_timeout_ns: int = 2 * SECOND  #: frames that an END promised are given up
     clock_limit_ns: int = 0
     reliability: str = "auto"  #: auto, reliable or best_effort
@@ -120,9 +121,11 @@ class FrameReceiver:
         self._make_segmenter = segmenter or (lambda: MessageSegmenter(timeout_ns=self.config.end_timeout_ns))
         self.segmenter: Segmenter = self._make_segmenter()
         self.assembler: FrameAssembler | None = None
-        self._sources: tuple[str, ...] = ()
+        self._sources: tuple[str, ...] = ()  #: parts that are assembled
+        self._declared: tuple[str, ...] = ()  #: what the latest START said
+        self._repeat_topic = ""
         self._session = ""
-        self._waiting: deque[tuple[str, int, Any]] = deque(maxlen=self.config.max_waiting)
+        self._waiting: deque[tuple[str, str, int, Any]] = deque(maxlen=self.config.max_waiting)
         self._inputs = {i.topic: i for i in self.config.inputs}
         self._subscriptions: dict[str, Any] = {}
         self.qos_notes: dict[str, str] = {}
@@ -131,7 +134,10 @@ class FrameReceiver:
         self._event_subscription = node.create_subscription(
             EpisodeEvent, topics.EPISODE, self._event, topics.latched(topics.EVENT_READ_DEPTH)
         )
-        if self.config.sources:
+        if self.config.assembly is not None:
+            self._sources = tuple({i.part for i in self.config.assembly.inputs})
+            self._use(replace(self.config.assembly, clock_limit_ns=self.config.clock_limit_ns))
+        elif self.config.sources:
             self._configure(self.config.sources)
 
     def destroy(self) -> None:
@@ -143,16 +149,14 @@ class FrameReceiver:
     # -- subscriptions -------------------------------------------------------------------------------------------
 
     def _subscribe(self, item: TopicInput, best_effort: bool) -> None:
-        kind, convert = PART_TYPES[item.part]
-
         def on_message(message: Any) -> None:
-            self._value(item, convert, message)
+            self._value(item, message)
 
         old = self._subscriptions.pop(item.topic, None)
         if old is not None:
             self._node.destroy_subscription(old)
         qos = topics.best_effort(self.config.depth) if best_effort else topics.reliable(self.config.depth)
-        self._subscriptions[item.topic] = self._node.create_subscription(kind, item.topic, on_message, qos)
+        self._subscriptions[item.topic] = self._node.create_subscription(item.kind, item.topic, on_message, qos)
 
     def check_publishers(self) -> dict[str, str]:
         """Looks at who publishes the inputs and adapts to them (``reliability: auto``). Returns problems by topic.
@@ -170,8 +174,7 @@ class FrameReceiver:
                     self.qos_notes[topic] = f"read best effort, as {', '.join(weak)} publishes it"
                 else:
                     problems[topic] = f"incompatible QoS: {', '.join(weak)} publishes best effort, read reliable"
-            wanted = PART_TYPES[item.part][0]
-            expected = f"{wanted.__module__.split('.')[0]}/msg/{wanted.__name__}"
+            expected = f"{item.kind.__module__.split('.')[0]}/msg/{item.kind.__name__}"
             foreign = sorted({p.topic_type for p in offered if p.topic_type != expected})
             if foreign:
                 problems[topic] = f"published as {', '.join(foreign)}, expected {expected}"
@@ -185,32 +188,29 @@ class FrameReceiver:
 
     def now_ns(self) -> int:
         """Receipt time: steady for exact joins, the node's clock where frames are made at a fixed rate."""
-        return time.monotonic_ns() if self.config.mode == "exact" else self._node.get_clock().now().nanoseconds
+        exact = self.config.assembly is None and not self.config.clock_limit_ns
+        return time.monotonic_ns() if exact else self._node.get_clock().now().nanoseconds
 
-    def _value(self, item: TopicInput, convert: Callable[[Any], Any], message: Any) -> None:
+    def _value(self, item: TopicInput, message: Any) -> None:
         self.received[item.topic] += 1
         self.last_received[item.topic] = time.monotonic()
         stamp_ns = conversions.to_ns(message.header.stamp)
         try:
             check_size(message, self.config.max_elements, self.config.max_text)
-            value = convert(message)
-            if item.adapt is not None:
-                value = item.adapt(value, message)
+            values = tuple(item.values(message))
         except ValueError as error:
-            self._refuse(item.topic, "malformed", str(error))
+            self.refuse(item.topic, "malformed", str(error))
             return
-        if value is None:
-            self._refuse(item.topic, "not usable", "")
-            return
-        if self.assembler is None:
-            self._waiting.append((item.topic, stamp_ns, value))
-            return
-        self._push(item.topic, stamp_ns, value)
+        for key, value in values:
+            if self.assembler is None:
+                self._waiting.append((item.part, key, stamp_ns, value))
+            else:
+                self._push(item.part, key, stamp_ns, value)
 
-    def _push(self, topic: str, stamp_ns: int, value: Any) -> None:
+    def _push(self, part: str, topic: str, stamp_ns: int, value: Any) -> None:
         assembler = self.assembler
         assert assembler is not None
-        if self._inputs[topic].part not in self._sources:
+        if part not in self._sources:
             return
         if stamp_ns == self.last_stamp_ns and self._on_repeat is not None and topic == self._repeat_topic:
             self.counts["repeated frames"] += 1
@@ -229,11 +229,12 @@ class FrameReceiver:
         for step in steps:
             self._on_step(step)
 
-    def _refuse(self, topic: str, kind: str, detail: str) -> None:
-        key = f"{topic}: {kind}"
+    def refuse(self, topic: str, kind: str, detail: str) -> None:
+        """Count something that was refused; the first of each kind is logged."""
+        key = printable(f"{topic}: {kind}")
         self.counts[key] += 1
         if self.counts[key] == 1:
-            self._node.get_logger().warning(f"{key}: {detail}; counted from now on")
+            self._node.get_logger().warning(f"{key}: {printable(detail, 500)}; counted from now on")
 
     # -- episodes ------------------------------------------------------------------------------------------------
 
@@ -244,7 +245,7 @@ class FrameReceiver:
             info = conversions.msg_to_info(message)
             provenance = conversions.msg_to_provenance(message)
         except ValueError as error:
-            self._refuse(topics.EPISODE, "malformed", str(error))
+            self.refuse(topics.EPISODE, "malformed", str(error))
             return
         if message.event == EpisodeEvent.START:
             self.provenance = provenance
@@ -252,19 +253,18 @@ class FrameReceiver:
         elif message.event == EpisodeEvent.END:
             self.end(End(stamp_ns, conversions.msg_to_outcome(message), info.episode_id))
         else:
-            self._refuse(topics.EPISODE, "malformed", f"event is {message.event}, expected START (1) or END (2)")
+            self.refuse(topics.EPISODE, "malformed", f"event is {message.event}, expected START (1) or END (2)")
 
-    def begin(self, begin: Begin, session: str = "") -> None:
-        """An episode begins, by message or by a service. ``session`` names the process that publishes it."""
-        if session != self._session:
+    def begin(self, begin: Begin, session: str | None = None) -> None:
+        """An episode begins. ``session`` names the process that publishes it; None: a person says so."""
+        if session is not None and session != self._session:
             if self._session:
                 self.restart("the source was restarted")
             self._session = session
         sources = begin.info.sources or self.config.sources
-        if tuple(sources) != self._sources:
+        if self.config.assembly is None and (self.assembler is None or tuple(sources) != self._declared):
             self._configure(tuple(sources))
         self._give(self.segmenter.event(begin, self.now_ns()))
-        self._feed_waiting()
 
     def end(self, end: End) -> None:
         """An episode ends."""
@@ -281,33 +281,31 @@ class FrameReceiver:
             self.assembler.reset()
 
     def _configure(self, sources: tuple[str, ...]) -> None:
-        known = tuple(s for s in sources if s in {i.part for i in self.config.inputs})
-        for name in sorted(set(sources) - set(known)):
-            self._refuse(topics.EPISODE, f"source {name!r} has no input", f"expected some of {', '.join(PARTS)}")
-        if not known:
-            known = tuple(dict.fromkeys(i.part for i in self.config.inputs if self._node.count_publishers(i.topic) > 0))
-        old = self.assembler
-        inputs = [i for i in self.config.inputs if i.part in known]
-        self.assembler = FrameAssembler(
+        """Make the assembler for what the source declares, or for what has a publisher where it declares nothing."""
+        offered = {i.part for i in self.config.inputs}
+        for name in sorted(set(sources) - offered):
+            self.refuse(topics.EPISODE, f"source {name!r} has no input", f"expected some of {', '.join(PARTS)}")
+        self._declared = sources
+        self._sources = tuple(s for s in sources if s in offered) or tuple(
+            dict.fromkeys(i.part for i in self.config.inputs if self._node.count_publishers(i.topic) > 0)
+        )
+        inputs = [i for i in self.config.inputs if i.part in self._sources]
+        self._repeat_topic = inputs[0].topic if inputs else ""
+        self._use(
             AssemblyConfig(
-                inputs=tuple(Input(i.part, i.topic, i.age_limit_ns) for i in inputs),
-                mode="exact" if self.config.mode == "exact" else "hold",
-                primary=self.config.primary,
-                period_ns=self.config.period_ns,
+                inputs=tuple(Input(i.part, i.topic) for i in inputs),
                 timeout_ns=self.config.frame_timeout_ns,
                 clock_limit_ns=self.config.clock_limit_ns,
             )
         )
+
+    def _use(self, assembly: AssemblyConfig) -> None:
+        old, self.assembler = self.assembler, FrameAssembler(assembly)
         if old is not None:
             self.assembler.counts.update(old.counts)
-        self._sources = tuple(sources) if sources else known
-        self._repeat_topic = inputs[0].topic if inputs else ""
-        self._feed_waiting()
-
-    def _feed_waiting(self) -> None:
         waiting, self._waiting = list(self._waiting), deque(maxlen=self.config.max_waiting)
-        for topic, stamp_ns, value in waiting:
-            self._push(topic, stamp_ns, value)
+        for item in waiting:
+            self._push(*item)
 
     def poll(self) -> None:
         """Let time pass: incomplete frames, promised frames, fixed rate. Call a few times a second, or at the frame

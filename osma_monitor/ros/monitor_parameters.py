@@ -37,7 +37,7 @@ PARAMETERS = (
         choices=PARTS,
     ),
     Parameter(
-        "frame_timeout", float, 0.5, "s of wall time after which a frame that lacks an input goes on.", 0.001, 3600.0
+        "frame_timeout", float, 5.0, "s of wall time after which a frame that lacks an input goes on.", 0.001, 3600.0
     ),
     Parameter("end_timeout", float, 2.0, "s of wall time that an END waits for the frames before it.", 0.0, 3600.0),
     Parameter(
@@ -95,6 +95,16 @@ PARAMETERS = (
     Parameter("policy", str, "", "Their policy."),
     Parameter("templates", str, (), "Their mechanism templates (config/safety/registry.yaml)."),
     Parameter("tags", str, (), "Their object and capability tags."),
+    *(
+        Parameter(f"joy_{name}", int, -1, f"Button of the topic joy that {what}; -1: none.", -1, 255)
+        for name, what in (
+            ("begin", "begins an episode"),
+            ("success", "ends it as success"),
+            ("failure", "ends it as failure"),
+            ("abort", "ends it as aborted"),
+            ("acknowledge", "acknowledges the latched state"),
+        )
+    ),
     # outputs
     Parameter(
         "episode_log",

@@ -62,6 +62,7 @@ def clause_list(monitor: EpisodeMonitor, stamp_ns: int) -> ClauseList:
 def clause_status(update: Update, episode_id: str, refused: int) -> ClauseStatus:
     """Every active clause after one frame."""
     c = update.clauses
+    trend = update.prediction
     return ClauseStatus(
         header=header(update.stamp_ns),
         episode_id=episode_id,
@@ -77,6 +78,9 @@ def clause_status(update: Update, episode_id: str, refused: int) -> ClauseStatus
         first_violation=_integers("q", c.first_violation_ns),
         unknown_samples=_integers("I", c.unknown_samples),
         frames_refused=refused,
+        time_to_violation=doubles(trend.time_to_violation) if trend is not None else array("d"),
+        time_deviation=doubles(trend.deviation) if trend is not None else array("d"),
+        warn=trend.warn.tolist() if trend is not None else [],
     )
 
 

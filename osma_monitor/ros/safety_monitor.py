@@ -21,12 +21,14 @@ from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from visualization_msgs.msg import MarkerArray
 
-from osma_monitor.core.episode import EpisodeInfo
+from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import MonitorConfig, Update
+from osma_monitor.core.robot import RobotModel
 from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step, by_edge, by_gap
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.robots import load_robot
 from osma_monitor.msg import (
     ClauseList,
     ClauseStatus,
@@ -37,9 +39,11 @@ from osma_monitor.msg import (
 )
 from osma_monitor.msg import RawFrame as RawFrameMsg
 from osma_monitor.ros import conversions, diagnostics, markers, outputs, topics
-from osma_monitor.ros.inputs import FrameReceiver, ReceiverConfig
+from osma_monitor.ros.inputs import FrameReceiver, ReceiverConfig, default_inputs
 from osma_monitor.ros.monitor_parameters import PARAMETERS
+from osma_monitor.ros.operator import Operator
 from osma_monitor.ros.parameters import check_parameter_files, declare
+from osma_monitor.ros.robot_inputs import RobotInputs
 from osma_monitor.ros.runtime import Spinner, run_application, spin_until_stopped
 from osma_monitor.ros.text import printable
 from osma_monitor.ros.tracker import EpisodeTracker, Finished
@@ -68,6 +72,10 @@ class SafetyMonitor(LifecycleNode):
         self._reported: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
         self._cannot_judge = ""
+        self._by_hand: set[str] = set()  #: episodes that a person began: their first stamp is not known beforehand
+        self.robot: RobotModel | None = None
+        self._robot_inputs: RobotInputs | None = None
+        self._operator: Operator | None = None
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -90,6 +98,10 @@ class SafetyMonitor(LifecycleNode):
         try:
             config = self._monitor_config()
             folder = self._log_folder()
+            self.robot = load_robot(self.values.robot) if self.values.robot else None
+            if self.robot is not None:
+                self._robot_inputs = RobotInputs(self, self.robot, self._refuse_input)
+            self._inputs = self._robot_inputs.topic_inputs() if self._robot_inputs else default_inputs()
         except UserError as error:
             self.failure = error
             self.get_logger().error(printable(str(error), 1000))
@@ -107,8 +119,11 @@ class SafetyMonitor(LifecycleNode):
         self.receiver = FrameReceiver(
             self, self._guarded(self._on_step), self._receiver_config(), self._on_repeat, self._segmenter
         )
+        if self._robot_inputs is not None:
+            self._robot_inputs.listen()
+        self._operator = Operator(self, self)
         for period, callback in (
-            (_POLL_PERIOD, self._poll),
+            (self._poll_period(), self._poll),
             (self.values.heartbeat_period, self._heartbeat),
             (1.0, self._diagnose),
         ):
@@ -141,6 +156,10 @@ class SafetyMonitor(LifecycleNode):
             self.receiver.restart(reason)
             self.receiver.destroy()
             self.receiver = None
+            if self._operator is not None:
+                self._operator.destroy()
+            if self._robot_inputs is not None:
+                self._robot_inputs.destroy()
             self.destroy_publisher(self._status)
             self._owned.remove(self._status)
         for timer in self._timers_owned:
@@ -173,6 +192,8 @@ class SafetyMonitor(LifecycleNode):
         v = self.values
         second = 1e9
         return ReceiverConfig(
+            inputs=self._inputs,
+            assembly=self.robot.assembly() if self.robot is not None else None,
             sources=v.sources,
             frame_timeout_ns=round(v.frame_timeout * second),
             end_timeout_ns=round(v.end_timeout * second),
@@ -201,11 +222,45 @@ class SafetyMonitor(LifecycleNode):
             task=v.task,
             suite=v.suite,
             policy=v.policy,
-            robot=v.robot,
+            robot=self.robot.name if self.robot is not None else "",
             templates=v.templates,
             tags=v.tags,
-            sources=v.sources,
+            sources=self.robot.parts() if self.robot is not None else v.sources,
         )
+
+    # -- what a person says (operator.py) ------------------------------------------------------------------------
+
+    @property
+    def log_folder(self) -> Path | None:
+        """Where episodes are logged."""
+        return self.tracker.folder if self.tracker is not None else None
+
+    @property
+    def running(self) -> EpisodeInfo | None:
+        """The running episode."""
+        return self.tracker.info if self.tracker is not None else None
+
+    def begin_by_hand(self, info: EpisodeInfo) -> None:
+        """An episode begins with the next frame."""
+        assert self.receiver is not None
+        self._by_hand.add(info.episode_id)
+        self.receiver.provenance = {}
+        self.receiver.begin(Begin(self.receiver.last_stamp_ns + 1, info))
+
+    def end_by_hand(self, outcome: Outcome) -> None:
+        """The running episode ends with the latest frame."""
+        assert self.receiver is not None and self.running is not None
+        self.receiver.end(End(self.receiver.last_stamp_ns, outcome, self.running.episode_id))
+
+    def _refuse_input(self, topic: str, kind: str, detail: str) -> None:
+        if self.receiver is not None:
+            self.receiver.refuse(topic, kind, detail)
+
+    def _poll_period(self) -> float:
+        """Time-outs are looked at often enough; at a fixed frame rate that rate needs more."""
+        if self.robot is None or self.robot.primary:
+            return _POLL_PERIOD
+        return min(_POLL_PERIOD, 0.5 / self.robot.rate)
 
     def _make_publishers(self) -> None:
         self._clauses = self._publisher(ClauseList, topics.CLAUSES, topics.latched())
@@ -257,13 +312,20 @@ class SafetyMonitor(LifecycleNode):
         assert self.tracker is not None and self.receiver is not None
         if isinstance(step, Begin):
             self._cannot_judge = ""
-            self.tracker.begin(step, self.receiver.provenance)
+            by_hand = step.info.episode_id in self._by_hand
+            self._by_hand.discard(step.info.episode_id)
+            self.tracker.begin(step, self._provenance(), start_known=not by_hand)
             if not self.values.latch_over_episodes:
                 self.latch.acknowledge()
         elif isinstance(step, End):
             self._finish(step)
         else:
             self._judge(step)
+
+    def _provenance(self) -> dict[str, str]:
+        assert self.receiver is not None
+        robot = {"robot_file": self.values.robot} if self.values.robot else {}
+        return {**robot, **self.receiver.provenance}
 
     def _judge(self, frame: RawFrame) -> None:
         tracker = self.tracker

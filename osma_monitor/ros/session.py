@@ -244,8 +244,9 @@ class _Processes:
     def _last_words(self, role: str) -> str:
         child, log = self._children[role], self._log(role)
         code = child.poll()
-        killed = code is not None and code < 0
-        how = f"was ended by {signal.Signals(-code).name}" if killed else f"ended with exit code {code}"
+        how = f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
         with contextlib.suppress(OSError):
             words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
             if words:

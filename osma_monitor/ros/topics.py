@@ -84,6 +84,14 @@ SUMMARY = "~/summary"
 MARKERS = "~/markers"
 DIAGNOSTICS = "/diagnostics"
 
+# services of safety_monitor, and the joystick that a person holds
+ACKNOWLEDGE = "~/acknowledge"
+BEGIN_EPISODE = "~/begin_episode"
+END_EPISODE = "~/end_episode"
+CORRECT_OUTCOME = "~/correct_outcome"
+TARE = "~/tare"
+JOY = "joy"
+
 
 def of_monitor(topic: str, node: str = MONITOR) -> str:
     """A ``~/`` topic of the monitor as another node of its namespace names it."""

@@ -75,10 +75,13 @@ class EpisodeTracker:
             self._report(item.message)
         return recoveries
 
-    def begin(self, begin: Begin, source: Mapping[str, str] | None = None) -> None:
-        """An episode begins; ``source`` says where its frames come from."""
+    def begin(self, begin: Begin, source: Mapping[str, str] | None = None, start_known: bool = True) -> None:
+        """An episode begins; ``source`` says where its frames come from.
+
+        ``start_known``: the stamp is that of its first frame, so that a later first frame makes the record partial.
+        """
         config = replace(self.config, source=dict(source)) if source else self.config
-        self.monitor = EpisodeMonitor(begin.info, config, begin.stamp_ns)
+        self.monitor = EpisodeMonitor(begin.info, config, begin.stamp_ns if start_known else None)
         self._started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._episode_error = ""
         self._notes = []

@@ -15,7 +15,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "topics.md"
 
 
 def documented_policy() -> str:
-    [code] = [c for c in re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.S) if c.startswith("# my_policy.py")]
+    [code] = [
+        c for c in re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.S) if c.startswith("# my_policy.py")
+    ]
     return code
 
 

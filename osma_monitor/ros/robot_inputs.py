@@ -1,0 +1,206 @@
+"""A robot file's inputs as topics: message types, joint names and units, frames, force sensors.
+
+Conversions of messages are those of bags (io/bag/messages.py), so a recording of the same topics gives the same parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import WrenchStamped
+from rclpy.node import Node
+
+from osma_monitor.core.errors import UserError
+from osma_monitor.core.robot import (
+    ForceSensor,
+    InputSpec,
+    RobotModel,
+    Tare,
+    contact_force,
+    convert_joints,
+    gripper_contact,
+    measure_tare,
+)
+from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Objects
+from osma_monitor.core.signals.transforms import IDENTITY, Transform, UnknownFrameError
+from osma_monitor.io.bag.messages import CONVERSIONS, transforms
+from osma_monitor.ros import topics
+from osma_monitor.ros.conversions import to_ns
+from osma_monitor.ros.inputs import TopicInput
+from osma_monitor.srv import Tare as TareService
+
+Refuse = Callable[[str, str, str], None]  #: topic, kind, detail
+_READINGS = 2000
+
+
+class RobotInputs:
+    """Subscribable inputs of a robot, its transforms, and its force sensors."""
+
+    def __init__(self, node: Node, robot: RobotModel, refuse: Refuse) -> None:
+        self.robot = robot
+        self._node, self._refuse = node, refuse
+        self.buffer = robot.buffer()
+        self._tares = {s.topic: Tare() for s in robot.force_sensors}
+        self._readings: dict[str, deque[tuple[int, Floats]]] = {
+            s.topic: deque(maxlen=_READINGS) for s in robot.force_sensors
+        }
+        self._owned: list[Any] = []
+        self._gripper_topic = ""
+        if robot.gripper is not None and not any(i.part == "gripper" for i in robot.inputs):
+            self._gripper_topic = next((i.topic for i in robot.inputs if i.part == "joints"), "")
+
+    def topic_inputs(self) -> tuple[TopicInput, ...]:
+        """What to subscribe to. Raises UserError when a message type of the file is not there or gives no such part."""
+        found = [self._input(spec) for spec in self.robot.inputs]
+        found += [self._force_input(sensor) for sensor in self.robot.force_sensors]
+        return tuple(found)
+
+    def listen(self) -> None:
+        """Subscribe to /tf where its message type is installed, and offer the tare service where there is a sensor."""
+        with contextlib.suppress(UserError):
+            transform_type = message_type("tf2_msgs/msg/TFMessage")
+            for topic, qos, fixed in (
+                ("/tf", topics.best_effort(), False),
+                ("/tf_static", topics.latched(topics.DEPTH), True),
+            ):
+                self._owned.append(
+                    self._node.create_subscription(
+                        transform_type, topic, lambda m, f=fixed: self.take_transforms(m, f), qos
+                    )
+                )
+        if self.robot.force_sensors:
+            self._service = self._node.create_service(TareService, topics.TARE, self._on_tare)
+
+    def destroy(self) -> None:
+        """Stop listening."""
+        for subscription in self._owned:
+            self._node.destroy_subscription(subscription)
+        if self.robot.force_sensors:
+            self._node.destroy_service(self._service)
+
+    def take_transforms(self, message: Any, fixed: bool) -> None:
+        """A tf2_msgs/TFMessage."""
+        for parent, child, stamp_ns, transform in transforms(message):
+            if not np.isfinite(transform.translation).all() or not np.isfinite(transform.rotation).all():
+                self._refuse("/tf", "not finite", f"{parent} to {child}")
+            elif fixed:
+                self.buffer.set_fixed(parent, child, transform)
+            else:
+                self.buffer.set(parent, child, stamp_ns, transform)
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def _input(self, spec: InputSpec) -> TopicInput:
+        known = CONVERSIONS[spec.part]
+        type_name = spec.type or next(iter(known))
+        if type_name not in known:
+            raise UserError(
+                f"robot {self.robot.name}: topic {spec.topic}: {type_name} gives no {spec.part}; "
+                f"expected {', '.join(known)}"
+            )
+        convert = known[type_name]
+
+        def values(message: Any) -> Iterable[tuple[str, Any]]:
+            value = convert(message)
+            if spec.part == "joints":
+                if self.robot.joints:
+                    value = convert_joints(self.robot, value.name, value.position, value.velocity, value.effort)
+                yield spec.topic, value
+                if spec.topic == self._gripper_topic and self.robot.gripper is not None:
+                    held = gripper_contact(self.robot.gripper, value)
+                    if held is not None:
+                        yield f"{spec.topic}#gripper", held
+                return
+            if spec.part == "objects":
+                value = _with_roles(value, spec)
+            yield spec.topic, self._in_robot_frame(value, message, spec.frame, spec.topic)
+
+        return TopicInput(spec.part, spec.topic, message_type(type_name), values)
+
+    def _in_robot_frame(self, value: Any, message: Any, named: str, topic: str) -> Any:
+        """Poses and forces in the robot file's one frame; poses in a frame that is not known are unknown."""
+        if not isinstance(value, (Base, EndEffector, Contacts, Objects)):
+            return value
+        frame = message.header.frame_id or named
+        if not frame:
+            return value
+        try:
+            move = self.buffer.lookup(self.robot.frame, frame, to_ns(message.header.stamp))
+        except UnknownFrameError as error:
+            self._refuse(topic, f"unknown frame {frame!r}", str(error))
+            return _without_pose(value)
+        if move is IDENTITY:
+            return value
+        if isinstance(value, Contacts):
+            return replace(value, force=Transform(np.zeros(3), move.rotation).points(value.force))
+        return replace(value, position=move.points(value.position), orientation=move.orientations(value.orientation))
+
+    def _force_input(self, sensor: ForceSensor) -> TopicInput:
+        def values(message: WrenchStamped) -> Iterable[tuple[str, Any]]:
+            f = message.wrench.force
+            measured = np.array([f.x, f.y, f.z])
+            stamp_ns = to_ns(message.header.stamp)
+            self._readings[sensor.topic].append((stamp_ns, measured))
+            frame = message.header.frame_id or sensor.frame
+            try:
+                placed = self.buffer.lookup(self.robot.frame, frame, stamp_ns)
+            except UnknownFrameError as error:
+                # without the sensor's direction its payload cannot be taken off: the force is not known
+                self._refuse(sensor.topic, f"unknown frame {frame!r}", str(error))
+                force = np.full(3, np.nan)
+            else:
+                force = contact_force(sensor, measured, placed, self._tares[sensor.topic])
+            pair = ((sensor.body,), ("environment",), (sensor.role,), (sensor.against,))
+            yield sensor.topic, Contacts(*pair, force.reshape(1, 3))
+
+        return TopicInput("contacts", sensor.topic, WrenchStamped, values)
+
+    # -- tare ----------------------------------------------------------------------------------------------------
+
+    def _on_tare(self, request: TareService.Request, response: TareService.Response) -> TareService.Response:
+        seconds = request.seconds if request.seconds > 0 else 1.0
+        bias: list[float] = []
+        try:
+            for sensor in self.robot.force_sensors:
+                readings = self._readings[sensor.topic]
+                newest = readings[-1][0] if readings else 0
+                recent = np.array([force for stamp, force in readings if newest - stamp <= seconds * 1e9])
+                placed = self.buffer.lookup(self.robot.frame, sensor.frame, newest)
+                self._tares[sensor.topic] = measure_tare(sensor, recent, placed)
+                bias += self._tares[sensor.topic].force.tolist()
+                response.sensors.append(sensor.topic)
+        except (ValueError, UnknownFrameError) as error:
+            response.message = str(error)
+            return response
+        response.success, response.bias = True, bias
+        response.message = f"{len(response.sensors)} sensors tared over {seconds:g} s"
+        return response
+
+
+def message_type(name: str) -> type:
+    """The Python class of a message type such as ``nav_msgs/msg/Odometry``. Raises UserError when it is not there."""
+    package, _, message = name.partition("/msg/")
+    try:
+        return getattr(importlib.import_module(f"{package}.msg"), message)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"message type {name} is not installed ({error}): install its package {package}") from error
+
+
+def _with_roles(value: Objects, spec: InputSpec) -> Objects:
+    """Objects that come without role or category get those of the robot file."""
+    role = tuple(r or spec.role for r in value.role)
+    category = tuple(c or spec.category for c in value.category)
+    return replace(value, role=role, category=category)
+
+
+def _without_pose(value: Any) -> Any:
+    if isinstance(value, Contacts):
+        return value  # a force keeps its magnitude in any frame
+    nan = {name: np.full_like(getattr(value, name), np.nan) for name in ("position", "orientation")}
+    return replace(value, **nan)
