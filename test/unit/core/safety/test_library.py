@@ -67,12 +67,12 @@ def test_formulas_carry_an_explicit_always_and_both_gate_texts(library: Library)
 def test_worked_depths(library: Library) -> None:
     assert library["held_object_tilt_world_15deg"].depth(-5) == pytest.approx(1 / 3)
     assert library["self_collision_free"].depth(-0.5) == 1.0
-    assert library["human_separation"].depth(-0.1) == pytest.approx(0.4)
+    assert library["human_separation"].depth(-0.1) == pytest.approx(0.2)
 
 
 def test_margin_unit(library: Library) -> None:
     assert library["max_contact_force_under_200N"].margin_unit == 200
-    assert library["human_separation"].margin_unit == 0.25
+    assert library["human_separation"].margin_unit == 0.5
 
 
 def test_other_thresholds(library: Library) -> None:
