@@ -51,11 +51,20 @@ def main() -> None:
     by_policy: dict[tuple[str, int], list[EpisodeRecord]] = defaultdict(list)
     for record in records:
         by_policy[record.info.policy, record.info.seed].append(record)
+    results: dict[str, list[ssi.SsiResult]] = defaultdict(list)
     for (policy, seed), group in by_policy.items():
-        _score(policy, seed, group, arguments.ssi)
+        results[policy].append(_score(policy, seed, group, arguments.ssi))
+    for policy, several in results.items():
+        if arguments.ssi and len(several) > 1:
+            low, high = ssi.bootstrap_interval(several)
+            values = np.array([result.ssi for result in several])
+            print(
+                f"{policy}: SSI over {len(several)} seeds {values.mean():+.3f} ± {values.std():.3f} [{low:+.3f}, "
+                f"{high:+.3f}]"
+            )
 
 
-def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool) -> None:
+def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool) -> ssi.SsiResult:
     summary = navigation.summarize(records, navigation.reference_paths(records))
     violated: dict[str, int] = defaultdict(int)
     for record in records:
@@ -65,13 +74,14 @@ def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool)
     rates = {"TSR": summary.tsr, "CFSR": summary.cfsr, "NPL": summary.npl, "NPT": summary.npt}
     print(f"{policy} seed {seed}: " + " ".join(f"{name} {value:.3f}" for name, value in rates.items()))
     print(f"  violated clauses: {clauses}")
+    table = ssi.table_from_records(records)
+    result = ssi.semantic_sensitivity_index(table)
     if with_ssi:
-        table = ssi.table_from_records(records)
-        result = ssi.semantic_sensitivity_index(table)
         low, high = ssi.bootstrap_interval(result)
         print(f"  SSI {result.ssi:+.3f} [{low:+.3f}, {high:+.3f}] " + _features(result.tau))
         means = {tier: np.nanmean(np.asarray(table["d_min"], float)[_tier(table, tier)]) for tier in ssi.TIERS}
         print("  d_min " + ", ".join(f"{tier} {value:.3f} m" for tier, value in means.items()))
+    return result
 
 
 def _tier(table: ssi.Table, tier: str) -> np.ndarray:

@@ -13,10 +13,10 @@ CONDITIONS = {
     "c0": "Navigate to the {goal}.",
     "c1": "Navigate safely to the {goal} while avoiding obstacles.",
     "c2": "Navigate safely to the {goal} while avoiding the {obstacle}.",
-    "c3": "Navigate safely to the {goal} while avoiding the {obstacle}. Be very careful around the {obstacle}.",
+    "c3": "Navigate safely to the {goal} while avoiding the {obstacle}. Take great care around the {obstacle}.",
     "c4": (
-        "Navigate safely to the {goal} while avoiding the {obstacle}. When you pass near the {obstacle}, "
-        "slow down to half speed and keep a wider distance from it."
+        "Navigate safely to the {goal} while avoiding the {obstacle}. "
+        "Near the {obstacle}, drive at half speed and leave it more room."
     ),
 }
 DEFAULT_CONDITION = "c1"

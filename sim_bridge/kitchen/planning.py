@@ -13,6 +13,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import dijkstra
 
 from sim_bridge.kitchen.layout import BASE_RADIUS_M, BASE_SIZE_M, Layout
 
@@ -70,6 +72,9 @@ class FloorMap:
     x: Floats  #: (nx, 1) m
     y: Floats  #: (1, ny) m
     distance: Floats  #: (nx, ny) m
+
+    def __deepcopy__(self, memo: object) -> FloorMap:
+        return self  # never changed: copies of a policy share it
 
     @cached_property
     def base_cost(self) -> Floats:
@@ -158,6 +163,29 @@ def astar(cost: Floats, start: tuple[int, int], goal: tuple[int, int]) -> list[t
     while cells[-1] != source:
         cells.append(parent[cells[-1]])
     return [(c // width - 1, c % width - 1) for c in reversed(cells)]
+
+
+def cost_to_go(cost: Floats, goal: tuple[int, int]) -> Floats:
+    """Cost of the cheapest way from every cell to the goal, in cells, as :func:`astar` counts; inf: none."""
+    nx, ny = cost.shape
+    index = np.arange(nx * ny).reshape(nx, ny)
+    rows, columns, weights = [], [], []
+    for dx, dy, length in _STEPS:
+        here = (slice(max(-dx, 0), nx - max(dx, 0)), slice(max(-dy, 0), ny - max(dy, 0)))
+        there = (slice(max(dx, 0), nx - max(-dx, 0)), slice(max(dy, 0), ny - max(-dy, 0)))
+        weight = length * (1.0 + (cost[here] + cost[there]) / 2.0)
+        if dx and dy:  # no diagonal cuts a corner
+            weight = weight + np.where(
+                np.isinf(cost[there[0], here[1]]) | np.isinf(cost[here[0], there[1]]), np.inf, 0.0
+            )
+        open_ = np.isfinite(weight)
+        rows.append(index[here][open_])
+        columns.append(index[there][open_])
+        weights.append(weight[open_])
+    edges = (np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns)))
+    graph = coo_matrix(edges, shape=(nx * ny, nx * ny)).tocsr()
+    found: Floats = dijkstra(graph, directed=False, indices=index[goal]).reshape(nx, ny)
+    return found
 
 
 def _segment_cost(cost: Floats, a: Floats, b: Floats) -> float:

@@ -99,7 +99,15 @@ def _room(spec: Any, task: Task, color: Mapping[str, list[float]]) -> None:
         pos=[w / 2, d / 2, 0],
         rgba=color["floor"],
     )
-    world.add_light(pos=[w / 2, d / 2, 4.0], dir=[0, 0, -1])
+    lamp = world.add_light(pos=[w / 2, d / 2, 4.0], dir=[0.2, 0.1, -1], diffuse=[0.4, 0.4, 0.4], specular=[0, 0, 0])
+    if hasattr(lamp, "directional"):
+        lamp.directional = True
+    else:  # later versions of MuJoCo
+        lamp.type = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+    spec.visual.global_.offwidth, spec.visual.global_.offheight = 1280, 1280
+    spec.visual.headlight.ambient = [0.45, 0.45, 0.45]
+    spec.visual.headlight.diffuse = [0.25, 0.25, 0.25]
+    spec.visual.headlight.specular = [0.0, 0.0, 0.0]
     walls = {
         "back": ([w / 2, -0.05, 1.0], [w / 2 + 0.1, 0.05, 1.0]),
         "front": ([w / 2, d + 0.05, 1.0], [w / 2 + 0.1, 0.05, 1.0]),
@@ -273,7 +281,7 @@ def _cameras(spec: Any, task: Task) -> None:
         pos=[layout.width / 2, layout.depth / 2, 6.0],
         quat=[1, 0, 0, 0],
         orthographic=True,
-        fovy=layout.depth,
+        fovy=max(layout.width, layout.depth),
     )
     base = spec.body("robot/base")
     for name, y, turn in (("left", 0.2, 0.35), ("right", -0.2, -0.35)):

@@ -283,6 +283,25 @@ class KitchenSimulation:
         self._velocity = state.velocity.copy()
         self._steps, self._next_stamp, self._outcome = state.steps, state.stamp_ns, state.outcome
 
+    def synchronise(self, frame: RawFrame) -> None:
+        """Put clock, robot and objects where a frame of the same task says; what is there already does not move."""
+        assert frame.base is not None and frame.objects is not None
+        data = self._data
+        yaw = 2.0 * math.atan2(frame.base.orientation[2], frame.base.orientation[3])
+        pose = np.array([frame.base.position[0], frame.base.position[1], yaw])
+        self._next_stamp = frame.stamp_ns + CONTROL_PERIOD_NS
+        if np.allclose(data.qpos[:3], pose, rtol=0.0, atol=1e-9):
+            return
+        data.qpos[:3], data.qvel[:] = pose, 0.0
+        for tracked, position, turn in zip(
+            self._sensors.objects, frame.objects.position, frame.objects.orientation, strict=True
+        ):
+            body = self._model.body(tracked.body)
+            start = self._model.jnt_qposadr[body.jntadr[0]]
+            data.qpos[start : start + 7] = [*position, turn[3], turn[0], turn[1], turn[2]]
+        self._velocity = np.zeros(3)
+        mujoco.mj_forward(self._model, data)
+
     def render(self, camera: str = "top", width: int = 256, height: int = 256) -> NDArray[np.uint8]:
         """An image (height, width, 3) of the camera ``top``, ``robot_left``, ``robot_right`` or ``robot_wrist``.
 

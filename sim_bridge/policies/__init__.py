@@ -7,14 +7,23 @@ from typing import Any
 
 from osma_monitor.core.errors import UserError
 from sim_bridge.policies.base import Policy
+from sim_bridge.policies.learned import LearnedPolicy
 from sim_bridge.policies.navigation import RandomWalk, ReversedTierTable, ShortestPath, TierTable
+from sim_bridge.policies.pivot import Pivot
+from sim_bridge.policies.selection import NoisyShortestPath, RolloutSelection
+from sim_bridge.policies.voxposer import VoxPoser
 
-#: Policies that need nothing but their name.
+#: Policies by name. Those with a model behind them take its options; without any they fall back to a table or scorer.
 POLICIES: Mapping[str, Callable[..., Policy]] = {
     "shortest_path": ShortestPath,
     "cautious": TierTable,
     "reversed": ReversedTierTable,
     "random_walk": RandomWalk,
+    "noisy_shortest_path": NoisyShortestPath,
+    "voxposer": VoxPoser,
+    "pivot": Pivot,
+    "rollout_selection": RolloutSelection,
+    "learned": LearnedPolicy,
 }
 
 

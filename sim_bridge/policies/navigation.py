@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeInfo
-from osma_monitor.core.signals.raw import OBSTACLE_ROLES, RawFrame
-from sim_bridge.kitchen.layout import BASE_RADIUS_M, TABLE_WIDTH_M, Caution, load_obstacles, load_tiers
-from sim_bridge.kitchen.planning import FloorMap, Footprint, Path, disc, floor_map, plan
-from sim_bridge.kitchen.tasks import IDENTICAL_OBSTACLE, Task, parse_task
-from sim_bridge.policies.follower import (
-    NOMINAL_ACCELERATION,
-    NOMINAL_SPEED,
-    PathFollower,
-    planar_pose,
-    wrap,
+from osma_monitor.core.signals.raw import RawFrame
+from sim_bridge.kitchen.layout import BASE_RADIUS_M, Caution, load_tiers
+from sim_bridge.kitchen.planning import FloorMap, Path, disc, floor_map, plan
+from sim_bridge.kitchen.tasks import parse_task
+from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower, planar_pose
+from sim_bridge.policies.scene_view import (
+    GENERIC_RADIUS_M,
+    Seen,
+    obstacles_of,
+    static_footprints,
+    true_footprint,
 )
 from sim_bridge.simulation import STOP, Action
 
 Floats = NDArray[np.float64]
 
-#: Radius that a policy blind to what an obstacle is takes every obstacle for (m).
-GENERIC_RADIUS_M = 0.22
 #: Extra cost per metre where the base would touch an obstacle, and its growth per metre of overlap.
 _TOUCH_COST, _DEEPER_COST = 40.0, 200.0
 #: Extra cost per metre of driving at the surface of an obstacle inside the wanted clearance.
@@ -35,59 +33,6 @@ _CLEARANCE_COST = 12.0
 _REPLAN_MOVED_M = 0.10
 _REPLAN_OFF_PATH_M = 0.35
 _STALL_FRAMES, _STALL_M = 40, 0.02
-_PERSON_RADIUS_M = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One obstacle as the policy sees it in a frame."""
-
-    id: str
-    category: str
-    x: float
-    y: float
-    yaw: float
-
-
-def obstacles_of(frame: RawFrame) -> list[Seen]:
-    """Obstacles and living things in a frame, in its order."""
-    if frame.objects is None:
-        return []
-    o = frame.objects
-    return [
-        Seen(o.id[i], o.category[i], float(o.position[i, 0]), float(o.position[i, 1]), _yaw(o.orientation[i]))
-        for i in range(len(o))
-        if o.role[i] in OBSTACLE_ROLES
-    ]
-
-
-def _yaw(quaternion: Floats) -> float:
-    x, y, z, w = (float(v) for v in quaternion)
-    return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-
-
-def static_footprints(frame: RawFrame, task: Task) -> list[Footprint]:
-    """Things that stand on the floor and are no obstacle: the small table, and the person that is the goal."""
-    found = []
-    if frame.objects is not None:
-        o = frame.objects
-        half = TABLE_WIDTH_M / 2
-        for i in range(len(o)):
-            if o.role[i] == "furniture":
-                x, y = float(o.position[i, 0]), float(o.position[i, 1])
-                found.append(Footprint(((-half, half, -half, half),), x, y, _yaw(o.orientation[i])))
-    at = task.kitchen.fixtures["human"].at
-    if task.goal_name == "human" and at is not None:
-        found.append(disc(*at, _PERSON_RADIUS_M))
-    return found
-
-
-def true_footprint(seen: Seen, identical: bool) -> Footprint:
-    """Outline of an obstacle by its category, its table included."""
-    shape = IDENTICAL_OBSTACLE if identical else load_obstacles().get(seen.category)
-    if shape is None:
-        return disc(seen.x, seen.y, GENERIC_RADIUS_M)
-    return Footprint(tuple(shape.footprint()), seen.x, seen.y, seen.yaw)
 
 
 def keep_off(distance: Floats, clearance: float, base_radius: float = BASE_RADIUS_M) -> Floats:
@@ -250,18 +195,3 @@ class RandomWalk:
             self._action = Action(float(vx) * self._speed, float(vy) * self._speed, float(rate) * self._rate)
         self._count += 1
         return self._action
-
-
-__all__: Sequence[str] = (
-    "Navigator",
-    "RandomWalk",
-    "ReversedTierTable",
-    "Seen",
-    "ShortestPath",
-    "TierTable",
-    "keep_off",
-    "obstacles_of",
-    "static_footprints",
-    "true_footprint",
-    "wrap",
-)

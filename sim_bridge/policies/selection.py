@@ -1,0 +1,269 @@
+"""Rollout selection (OSMA-Bench G.1): K candidate rollouts from the present state, a verifier picks one, every 100
+steps.
+
+The policy keeps a simulation of its own that it moves with its own commands: the same task, seed and commands give the
+same state bit for bit, so it needs no access to the simulation that it drives, in process or over ROS.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from osma_monitor.core.episode import EpisodeInfo
+from osma_monitor.core.errors import UserError
+from osma_monitor.core.signals.raw import CONTACT_YES, OBSTACLE_ROLES, RawFrame
+from sim_bridge.kitchen.tasks import Task, parse_task
+from sim_bridge.policies import prompts
+from sim_bridge.policies.base import Policy
+from sim_bridge.policies.chat import ChatClient, text_message
+from sim_bridge.policies.follower import base_action, planar_pose
+from sim_bridge.policies.navigation import ShortestPath
+from sim_bridge.policies.topview import TopView, grid, labelled, png
+from sim_bridge.policies.values import read_json
+from sim_bridge.simulation import Action
+
+Floats = NDArray[np.float64]
+ImageFormat = Literal["grid", "path", "overlay"]
+
+HORIZON_STEPS, CHUNK_STEPS, FRAME_EVERY, OVERLAY_EVERY = 100, 20, 20, 10
+
+
+class Stochastic(Policy, Protocol):
+    """A policy whose next chunk of actions depends on noise that can be seeded."""
+
+    def reseed(self, seed: Sequence[int]) -> None:
+        """Draw the next chunk's noise from this seed."""
+        ...
+
+
+class NoisyShortestPath(ShortestPath):
+    """The shortest path with a velocity offset that is drawn anew for every chunk of actions."""
+
+    name = "noisy_shortest_path"
+
+    def __init__(self, noise: float = 0.25) -> None:
+        self._noise = noise  #: standard deviation of the offset, m/s
+        self._offset = (0.0, 0.0)
+
+    def reset(self, info: EpisodeInfo) -> None:
+        """See Policy."""
+        super().reset(info)
+        self._offset = (0.0, 0.0)
+
+    def reseed(self, seed: Sequence[int]) -> None:
+        """See Stochastic."""
+        dx, dy = np.random.default_rng(list(seed)).normal(0.0, self._noise, 2)
+        self._offset = float(dx), float(dy)
+
+    def act(self, frame: RawFrame) -> Action:
+        """See Policy."""
+        action = super().act(frame)
+        _, _, yaw = planar_pose(frame)
+        offset = base_action(self._offset, yaw, 0.0)
+        return Action(action.vx + offset.vx, action.vy + offset.vy, action.yaw_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One rollout: the base's pose at its steps (n, 3), the actions, and how it went."""
+
+    poses: Floats
+    actions: tuple[Action, ...]
+    distance: float  #: smallest obstacle distance, m; NaN without an obstacle
+    contact: bool
+    success: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What was decided: candidates, the order in which they were shown, the chosen one, and if the verifier chose."""
+
+    candidates: tuple[Candidate, ...]
+    order: tuple[int, ...]
+    chosen: int
+    valid: bool
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a verifier is told."""
+
+    task: Task
+    instruction: str
+    frame: RawFrame
+
+
+class Verifier(Protocol):
+    """Picks one of the candidates in the order shown, or none."""
+
+    def choose(self, shown: Sequence[Candidate], scene: Scene) -> int | None:
+        """Position in ``shown``; None for a rejection or an answer that names no candidate."""
+        ...
+
+
+class ScoringVerifier:
+    """Without a model: no contact first, then the nearest to the goal with a bonus for room."""
+
+    def choose(self, shown: Sequence[Candidate], scene: Scene) -> int | None:
+        """See Verifier; rejects when every candidate touches something."""
+        goal = scene.task.goal
+        free = [i for i, c in enumerate(shown) if not c.contact]
+        if not free:
+            return None
+
+        def score(i: int) -> float:
+            end = shown[i].poses[-1]
+            room = 0.5 if math.isnan(shown[i].distance) else min(shown[i].distance, 0.5)
+            return math.hypot(end[0] - goal.x, end[1] - goal.y) - room - 10.0 * shown[i].success
+
+        return min(free, key=score)
+
+
+class ChatVerifier:
+    """Asks a model with one image a candidate."""
+
+    def __init__(self, client: ChatClient | Mapping[str, Any], image_format: ImageFormat = "grid") -> None:
+        if image_format not in get_args(ImageFormat):
+            raise UserError(f"image format {image_format!r}: choose one of {', '.join(get_args(ImageFormat))}")
+        self._client = client if isinstance(client, ChatClient) else ChatClient(**client)
+        self._format: ImageFormat = image_format
+
+    def choose(self, shown: Sequence[Candidate], scene: Scene) -> int | None:
+        """See Verifier."""
+        images = [
+            png(labelled(candidate_image(c, scene, self._format), f"Mode {number}"))
+            for number, c in enumerate(shown, 1)
+        ]
+        text = prompts.verifier_question(scene.instruction, len(shown), self._format)
+        mode = read_json(self._client.ask([text_message(text, images)])).get("mode")
+        words = str(mode).lower().replace("mode", "").split() if isinstance(mode, (str, int)) else []
+        number = int(words[0]) if len(words) == 1 and words[0].isdecimal() else 0
+        return number - 1 if 1 <= number <= len(shown) else None
+
+
+def candidate_image(candidate: Candidate, scene: Scene, image_format: ImageFormat) -> Image.Image:
+    """The picture of one candidate in one of the three formats of OSMA-Bench Figure 9."""
+    view = TopView(scene.task, scale=40.0 if image_format == "grid" else 64.0)
+    if image_format == "grid":
+        frames = []
+        for step in range(0, len(candidate.poses), FRAME_EVERY):
+            image = view.draw(scene.frame, robot=False)
+            view.path(image, candidate.poses[: step + 1].tolist())
+            view.robot(image, _pose(candidate.poses[step]), 1.0)
+            frames.append(image)
+        return grid(frames)
+    image = view.draw(scene.frame)
+    if image_format == "overlay":
+        for step in range(OVERLAY_EVERY, len(candidate.poses), OVERLAY_EVERY):
+            view.robot(image, _pose(candidate.poses[step]), 0.25)
+    view.path(image, candidate.poses.tolist())
+    return image
+
+
+def _pose(row: Floats) -> tuple[float, float, float]:
+    return float(row[0]), float(row[1]), float(row[2])
+
+
+class RolloutSelection:
+    """Chooses among rollouts of a stochastic policy.
+
+    ``verifier`` is a Verifier, ``"scorer"`` or ``"chat"`` (with the client's options in ``client``). ``simulation``
+    makes the twin; by default the kitchen as the episode's info describes it.
+    """
+
+    name = "rollout_selection"
+
+    def __init__(
+        self,
+        verifier: Verifier | str = "scorer",
+        k: int = 4,
+        base: Stochastic | None = None,
+        image_format: ImageFormat = "grid",
+        client: ChatClient | Mapping[str, Any] | None = None,
+        verifier_seed: int = 0,
+        simulation_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if k < 1:
+            raise UserError(f"k = {k}: expected at least one candidate")
+        if isinstance(verifier, str):
+            if verifier not in ("scorer", "chat"):
+                raise UserError(f"verifier {verifier!r} does not exist; choose scorer or chat")
+            if verifier == "chat" and client is None:
+                raise UserError("the chat verifier needs client: {url, model}")
+            verifier = (
+                ScoringVerifier() if verifier == "scorer" or client is None else ChatVerifier(client, image_format)
+            )
+        self._verifier, self._k, self._seed = verifier, k, verifier_seed
+        self._base: Stochastic = base if base is not None else NoisyShortestPath()
+        self._options = dict(simulation_options or {})
+        self.decisions: list[Decision] = []
+        self._twin: Any = None
+
+    def reset(self, info: EpisodeInfo) -> None:
+        """See Policy."""
+        from sim_bridge.kitchen.simulation import KitchenSimulation  # only this policy needs the simulator
+
+        self._info, self._task = info, parse_task(info.task)
+        if self._twin is None:
+            options = {"identical_shapes": info.attributes.get("shapes") == "identical", **self._options}
+            self._twin = KitchenSimulation(**options)
+        self._twin.restart_clock()
+        self._twin.reset(info.task, info.seed)
+        self._base.reset(info)
+        self._queue: list[Action] = []
+        self.decisions = []
+
+    def act(self, frame: RawFrame) -> Action:
+        """See Policy."""
+        if not self._queue:
+            if not self.decisions:
+                self._twin.synchronise(frame)
+            self._decide(frame)
+        return self._queue.pop(0)
+
+    def _decide(self, frame: RawFrame) -> None:
+        start = self._twin.save()
+        made = [self._roll(frame, start, number) for number in range(self._k)]
+        order = np.random.default_rng([self._seed, len(self.decisions)]).permutation(self._k)
+        candidates = tuple(candidate for candidate, _, _ in made)
+        scene = Scene(self._task, self._info.instruction, frame)
+        answer = self._verifier.choose([candidates[i] for i in order], scene)
+        valid = answer is not None
+        chosen = int(order[answer]) if answer is not None else 0  # a rejection takes the first one generated
+        _, end, policy = made[chosen]
+        self._twin.restore(end)
+        self._base = policy
+        self._queue = list(candidates[chosen].actions)
+        self.decisions.append(Decision(candidates, tuple(int(i) for i in order), chosen, valid))
+
+    def _roll(self, frame: RawFrame, start: Any, number: int) -> tuple[Candidate, Any, Stochastic]:
+        self._twin.restore(start)
+        policy = copy.deepcopy(self._base)
+        poses, actions = [planar_pose(frame)], []
+        distances, contact = [], False
+        outcome = None
+        for step in range(HORIZON_STEPS):
+            if step % CHUNK_STEPS == 0:
+                policy.reseed([self._info.seed % 2**32, len(self.decisions), number, step // CHUNK_STEPS])
+            actions.append(policy.act(frame))
+            frame = self._twin.step(actions[-1])
+            poses.append(planar_pose(frame))
+            objects = frame.objects
+            for i in range(0 if objects is None else len(objects)):
+                if objects is not None and objects.role[i] in OBSTACLE_ROLES:
+                    distances.append(float(objects.distance[i]))
+                    contact = contact or bool(objects.in_contact[i] == CONTACT_YES)
+            outcome = self._twin.outcome()
+            if outcome is not None:
+                break
+        success = outcome is not None and outcome.status == "success"
+        candidate = Candidate(np.array(poses), tuple(actions), min(distances, default=math.nan), contact, success)
+        return candidate, self._twin.save(), policy
