@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -106,7 +107,8 @@ def _watch(child: subprocess.Popen[bytes] | None, duration: float) -> None:
     from osma_monitor.ros.runtime import make_executor
 
     console, view = Console(), LiveView()
-    lines: list[str] = []
+    domain = os.environ.get("ROS_DOMAIN_ID", "0")
+    lines = [f"waiting for a robot or simulator in ROS domain {domain}"]
 
     def tell(handler: Callable[[Any], list[str]]) -> Callable[[Any], None]:
         return lambda message: lines.extend(handler(message))

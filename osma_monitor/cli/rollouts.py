@@ -139,7 +139,7 @@ def carry_out(folder: Path, plan: Plan, resume: bool = False) -> int:
                 runner = _over_ros if plan.over == ROS else _in_process
                 runner(folder, plan, pending, display)
         except KeyboardInterrupt:
-            count = sum(1 for _ in folder.glob("*.parquet"))
+            count = len(finished(folder))
             display.note(f"interrupted: {count} of {len(items)} episodes are kept in {folder}")
             display.note(f"go on:              osma run --resume {folder}")
             display.note(f"score what is there: osma score {folder}")
