@@ -32,6 +32,7 @@ from osma_monitor.core.metrics.sensitivity import (
     needed_signals,
     sensitivity,
 )
+from osma_monitor.core.metrics.stored import table_from_rows
 from osma_monitor.core.monitor import MonitorConfig, rescore
 from osma_monitor.core.safety import Clause, GateSemantics, Library, load_library, load_registry
 from osma_monitor.resources import config_path
@@ -193,6 +194,57 @@ def test_scores_of_columns_equal_scores_of_records() -> None:
     for clause, rho in from_records.reported.items():
         assert np.array_equal(from_columns.reported[clause], rho, equal_nan=True)
         assert np.array_equal(from_columns.reported_active[clause], from_records.reported_active[clause])
+
+
+def rows_of(records: list[EpisodeRecord]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Records as the tables of a compacted data set."""
+    episodes: dict[str, list[Any]] = {
+        **{key: [getattr(r.info, key) for r in records] for key in ("suite", "policy", "task", "seed", "episode_id")},
+        "outcome": [r.outcome.status for r in records],
+        "rows": [len(r.stamps_ns) for r in records],
+        "complete": [r.complete for r in records],
+        "partial": [r.partial for r in records],
+        "library_hash": [r.provenance.library_hash for r in records],
+        "gate_semantics": [r.provenance.gate_semantics for r in records],
+    }
+    pairs = [(e, c) for e, record in enumerate(records) for c in record.clauses]
+    names = [f.name for f in dataclasses.fields(pairs[0][1])]
+    return episodes, {"episode": [e for e, _ in pairs]} | {n: [getattr(c, n) for _, c in pairs] for n in names}
+
+
+def test_scores_of_stored_rows_equal_scores_of_records() -> None:
+    records = data_set(lost=0.02)
+    records[3] = dataclasses.replace(records[3], outcome=Outcome("aborted"))
+    records[4] = dataclasses.replace(records[4], complete=False)
+    contact = contact_of(columns_of(records, ["robot_contact_force"]))
+    found, expected = table_from_rows(*rows_of(records), contact), as_table(score_records(records))
+    assert found.clauses == expected.clauses
+    assert np.array_equal(found.unknown, expected.unknown) and found.unknown.any()
+    for name in set(ScoreTable.__dataclass_fields__) - {"undecided"}:
+        a, b = getattr(found, name), getattr(expected, name)
+        if name in ("keys", "reported", "reported_active"):
+            assert all(np.array_equal(a[k], b[k], equal_nan=name == "reported") for k in a)
+        elif isinstance(a, np.ndarray):
+            assert np.array_equal(a, b, equal_nan=name == "rho"), name
+        else:
+            assert a == b, name
+
+
+def test_stored_rows_that_do_not_fit() -> None:
+    episodes, clauses = rows_of(data_set(3))
+    with pytest.raises(ValueError, match="episodes lacks outcome"):
+        table_from_rows({k: v for k, v in episodes.items() if k != "outcome"}, clauses)
+    with pytest.raises(ValueError, match=r"columns of unequal length: .*outcome 2"):
+        table_from_rows(episodes | {"outcome": ["success"] * 2}, clauses)
+    with pytest.raises(ValueError, match="row of episode 7, but there are 3"):
+        table_from_rows(episodes, clauses | {"episode": [7, *clauses["episode"][1:]]})
+    with pytest.raises(ValueError, match="occurs twice"):
+        table_from_rows(episodes, clauses | {"clause": ["x"] * len(clauses["clause"])})
+    with pytest.raises(ValueError, match="column cell has 1 entries for 3 episodes"):
+        table_from_rows(episodes, clauses, attributes={"cell": ["x"]})
+    none = {key: [] for key in clauses}
+    assert len(table_from_rows({key: [] for key in episodes}, none)) == 0
+    assert summarize(table_from_rows(episodes, none), bootstrap=False).n_unknown == 3
 
 
 def test_episodes_without_steps_and_no_episodes() -> None:
