@@ -11,6 +11,7 @@ Verdict(rho=-0.5, lower=-0.5, upper=-0.5, status='violated', triggered=True)
 [-0.5, -0.5]
 """
 
+from osma_monitor.core.stl.backends import BACKENDS, make_library
 from osma_monitor.core.stl.batch import BatchResult, evaluate_batch
 from osma_monitor.core.stl.errors import FormulaError, TraceError, UnknownSignalError
 from osma_monitor.core.stl.offline import Trace, body, evaluate, evaluate_bounds, margin_trace
@@ -20,6 +21,7 @@ from osma_monitor.core.stl.syntax import Formula, Node
 from osma_monitor.core.stl.verdict import SATISFIED, UNKNOWN, VIOLATED, Bounds, Status, Update, Verdict, status_name
 
 __all__ = [
+    "BACKENDS",
     "SATISFIED",
     "UNKNOWN",
     "VIOLATED",
@@ -40,6 +42,7 @@ __all__ = [
     "evaluate",
     "evaluate_batch",
     "evaluate_bounds",
+    "make_library",
     "margin_trace",
     "parse",
     "status_name",

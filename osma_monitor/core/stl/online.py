@@ -170,7 +170,7 @@ class Library:
             stamp = operator.index(stamp_ns)
         except TypeError:
             raise TraceError(f"a stamp is a whole number of nanoseconds, not {stamp_ns!r}") from None
-        row = self._row(values)
+        row = read_sample(values, self.signals, self._declared)
         current = self._current()
         if current.samples and stamp <= current.stamp_ns:
             self._parts["refuse"]()
@@ -190,29 +190,36 @@ class Library:
         update: Update = self._parts["interval"](stamp, row)
         return update
 
-    def _row(self, values: Sample) -> list[float]:
-        if isinstance(values, Mapping):
-            self._check_names(values)
-            row: list[Any] = [values.get(name) for name in self.signals]
-        else:
-            row = list(values)
-            if len(row) != len(self.signals):
-                names = ", ".join(self.signals)
-                raise TraceError(f"a sample of {len(row)} values for the {len(self.signals)} signals {names}")
-        return [_number(name, value) for name, value in zip(self.signals, row, strict=True)]
 
-    def _check_names(self, values: Mapping[str, Any]) -> None:
-        missing = [name for name in self.signals if name not in values]
-        if not missing:
-            return
-        known = self._declared or frozenset(self.signals)
-        extra = [name for name in values if name not in known]
-        for name in missing:
-            near = difflib.get_close_matches(name, extra, 1)
-            if near:
-                raise UnknownSignalError(
-                    f"the sample holds {near[0]!r}, which nothing reads, and lacks {name!r}: a typing error?"
-                )
+def read_sample(values: Sample, signals: Sequence[str], declared: frozenset[str] | None) -> list[float]:
+    """The sample's values in the order of ``signals``, NaN for what is unknown.
+
+    Raises:
+        TraceError: a sequence of another length; a value that is no number.
+        UnknownSignalError: the mapping lacks a signal and holds a similar name that is not declared.
+    """
+    if isinstance(values, Mapping):
+        _check_names(values, signals, declared)
+        row: list[Any] = [values.get(name) for name in signals]
+    else:
+        row = list(values)
+        if len(row) != len(signals):
+            raise TraceError(f"a sample of {len(row)} values for the {len(signals)} signals {', '.join(signals)}")
+    return [_number(name, value) for name, value in zip(signals, row, strict=True)]
+
+
+def _check_names(values: Mapping[str, Any], signals: Sequence[str], declared: frozenset[str] | None) -> None:
+    missing = [name for name in signals if name not in values]
+    if not missing:
+        return
+    known = declared or frozenset(signals)
+    extra = [name for name in values if name not in known]
+    for name in missing:
+        near = difflib.get_close_matches(name, extra, 1)
+        if near:
+            raise UnknownSignalError(
+                f"the sample holds {near[0]!r}, which nothing reads, and lacks {name!r}: a typing error?"
+            )
 
 
 def _update(data: tuple[Any, ...]) -> Update:

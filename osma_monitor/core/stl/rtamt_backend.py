@@ -1,0 +1,256 @@
+"""The official library in place of our engine: ``backend: rtamt``.
+
+rtamt's online monitor counts samples, looks back only, and knows neither unknown values nor Boolean gates. What it would get wrong is
+refused here with the reason, so that whatever runs gives our engine's values. Its package is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import operator
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Any, Final
+
+from osma_monitor.core.errors import MissingDependencyError, UserError
+from osma_monitor.core.stl.codegen import Program
+from osma_monitor.core.stl.errors import TraceError
+from osma_monitor.core.stl.graph import build_graph
+from osma_monitor.core.stl.offline import as_formula, body
+from osma_monitor.core.stl.online import Sample, read_sample
+from osma_monitor.core.stl.syntax import PAST, WINDOWED, Formula
+from osma_monitor.core.stl.verdict import Update
+
+_INFIX: Final = {"implies": "->"}
+_REFUSED: Final = MappingProxyType(
+    {
+        "==": "a true equality is 0 there and +inf here",
+        "!=": "a true inequality is capped by the distance there",
+        "xor": "it is |a - b| there and min and max here",
+        "iff": "it is -|a - b| there and min and max here",
+        "min": "rtamt has no min(x, y)",
+        "max": "rtamt has no max(x, y)",
+    }
+)
+
+
+class BackendError(UserError, ValueError):
+    """A formula that this backend refuses; the message says why and what to do."""
+
+
+def refusal(formula: Formula, gate_signals: Iterable[str] = (), period_ns: int | None = None) -> str | None:
+    """Why rtamt cannot run a formula as we mean it; None when it can."""
+    gates = formula.signals & frozenset(gate_signals)
+    if gates:
+        return (
+            f"rtamt has no Boolean gates, and {', '.join(sorted(gates))} is one: "
+            "use gate_semantics: quantitative, or the native backend"
+        )
+    inner = body(formula)
+    if not inner.is_past:
+        return "rtamt's online monitor cannot look ahead: only an outermost unbounded always is possible"
+    seen: set[Formula] = set()
+    for index, node in enumerate(inner.nodes):
+        if node.op in _REFUSED:
+            return f"{node.op!r} differs in rtamt: {_REFUSED[node.op]}"
+        if node.op in PAST:
+            part = inner.subformula(index)
+            if part in seen:
+                return f"rtamt keeps one state for equal subformulas, and {str(part)!r} stands in it twice"
+            seen.add(part)
+        if node.op in WINDOWED and node.window is not None:
+            if period_ns is None:
+                return "rtamt counts samples: windows need the sampling period (period_ns)"
+            if any(bound % period_ns for bound in node.window):
+                return f"the window {str(inner.subformula(index))!r} is no whole number of periods of {period_ns} ns"
+    return None
+
+
+class RtamtLibrary:
+    """Clauses run by rtamt; the interface of :class:`osma_monitor.core.stl.Library`, updates included.
+
+    Args:
+        formulas: formulas or their texts, of the kind that :func:`refusal` accepts.
+        gate_signals: Boolean gates; clauses that read one are refused.
+        signals: names that samples may hold besides those that the formulas read.
+        period_ns: sampling period, needed for clauses with windows.
+
+    A clause meets an unknown sample as our engine would: ``always`` skips it with lower bound -inf. A clause with other memory is
+    undecided from then on, and one with windows too after a stamp off the period, since rtamt counts samples.
+
+    Raises:
+        BackendError: a formula is refused.
+        MissingDependencyError: rtamt is not installed.
+    """
+
+    def __init__(
+        self,
+        *formulas: Formula | str | Iterable[Formula | str],
+        gate_signals: Iterable[str] = (),
+        signals: Iterable[str] | None = None,
+        period_ns: int | None = None,
+    ) -> None:
+        flat: list[Formula] = []
+        for item in formulas:
+            flat += [as_formula(item)] if isinstance(item, Formula | str) else [as_formula(f) for f in item]
+        self.formulas = tuple(flat)
+        graph = build_graph(self.formulas, gate_signals)
+        for formula in self.formulas:
+            reason = refusal(formula, graph.gates, period_ns)
+            if reason:
+                raise BackendError(f"backend rtamt refuses {str(formula)!r}: {reason}")
+        self.signals, self.gate_signals = graph.signals, graph.gates
+        self._declared = None if signals is None else frozenset(signals)
+        self._period = period_ns
+        self._rtamt = _load()
+        left = [[f.subformula(n.args[0]) for n in f.nodes if n.op == "implies"] for f in self.formulas]
+        self._program = Program(
+            "", {"judged_interval": lambda values, *_: values[0], "now_interval": lambda values, *_: values[1]},
+            tuple(range(len(self.formulas))), (), tuple((i,) if sides else None for i, sides in enumerate(left)),
+            len(self.formulas), False,
+        )  # fmt: skip
+        self._left = left
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to a new monitor."""
+        self._clauses = [
+            _Clause(self._rtamt, f, left, self._period) for f, left in zip(self.formulas, self._left, strict=True)
+        ]
+        self._stamp: int | None = None
+        self._samples = self._refused = 0
+        self._closed = False
+
+    def update(self, stamp_ns: int, values: Sample) -> Update:
+        """Takes one sample, as :meth:`Library.update`."""
+        if self._closed:
+            raise TraceError("the trace is closed; call reset() before the next sample")
+        stamp = operator.index(stamp_ns)
+        row = dict(zip(self.signals, read_sample(values, self.signals, self._declared), strict=True))
+        if self._stamp is not None and stamp <= self._stamp:
+            self._refused += 1
+            return self._pack(False)
+        on_time = self._period is None or self._stamp is None or stamp - self._stamp == self._period
+        for clause in self._clauses:
+            clause.push(self._samples, row, on_time)
+        self._stamp = stamp
+        self._samples += 1
+        return self._pack(True)
+
+    def close(self) -> Update:
+        """Ends the trace."""
+        self._closed = True
+        return self._pack(True)
+
+    def _pack(self, accepted: bool) -> Update:
+        judged = [list(part) for part in zip(*(c.judged for c in self._clauses), strict=True)] or [[], [], []]
+        now = [list(part) for part in zip(*(c.now for c in self._clauses), strict=True)] or [[], [], []]
+        update = Update()
+        update._cache = []
+        update._data = (
+            self._program, False, self._stamp or 0, self._samples, self._refused, accepted, self._closed, (judged, now),
+            tuple(c.triggered for c in self._clauses), tuple(c.unknown for c in self._clauses), (),
+        )  # fmt: skip
+        return update
+
+
+class _Clause:
+    """One clause as rtamt specifications: what is judged, what holds now, and the left sides of its implications."""
+
+    def __init__(self, rtamt: Any, formula: Formula, left: list[Formula], period_ns: int | None) -> None:
+        self.inner = body(formula)
+        self.running = self.inner != formula
+        self.names = {name: f"v{i}" for i, name in enumerate(sorted(formula.signals))}
+        text = _write(self.inner, self.names)
+        texts = [text, *([f"historically({text})"] if self.running else []), *(_write(f, self.names) for f in left)]
+        self.specs = [_specification(rtamt, t, self.names, period_ns) for t in texts]
+        self.has_memory = any(n.op in PAST for n in self.inner.nodes)
+        self.has_windows = any(n.window is not None for n in self.inner.nodes)
+        undecided = (-math.inf, math.inf, math.nan)
+        self.judged = self.now = undecided
+        self.triggered = False
+        self.unknown = 0
+        self.lost = False  # rtamt's memory no longer fits the trace
+        self.gap = False  # some sample was unknown
+
+    def push(self, sample: int, row: dict[str, float], on_time: bool) -> None:
+        values = {name: row[name] for name in self.names}
+        undecided = (-math.inf, math.inf, math.nan)
+        if any(v != v for v in values.values()):
+            self.unknown += 1
+            self._skip()
+            return
+        if self.has_windows and not on_time:
+            self.lost = True
+        if self.lost:
+            self.now = undecided
+            self.judged = (-math.inf, self.judged[1], self.judged[2]) if self.running else undecided
+            return
+        data = [(self.names[n], v) for n, v in values.items()]
+        try:
+            results = [float(spec.update(sample, data)) + 0.0 for spec in self.specs]
+        except Exception:  # x/0, the root of a negative number (rtamt raises bare Exception): undefined is unknown
+            self._skip()
+            self.lost = True
+            return
+        self.now = (results[0],) * 3
+        rho = results[1] if self.running else results[0]
+        self.judged = (-math.inf if self.gap and self.running and rho != -math.inf else rho, rho, rho)
+        self.triggered = self.triggered or any(r > 0 for r in results[2 if self.running else 1 :])
+
+    def _skip(self) -> None:
+        self.now = (-math.inf, math.inf, math.nan)
+        self.gap = True
+        self.lost = self.lost or self.has_memory
+        self.judged = (-math.inf, self.judged[1], self.judged[2]) if self.running else self.now
+
+
+def _load() -> Any:
+    try:
+        import rtamt
+    except ImportError as error:
+        raise MissingDependencyError(
+            "backend rtamt needs the package rtamt: pip install rtamt==0.4.10 antlr4-python3-runtime==4.7 (Python 3.11 or 3.12)"
+        ) from error
+    return rtamt
+
+
+def _specification(rtamt: Any, text: str, names: dict[str, str], period_ns: int | None) -> Any:
+    spec = rtamt.StlDiscreteTimeSpecification()
+    for own in names.values():
+        spec.declare_var(own, "float")
+    if period_ns is not None:
+        spec.set_sampling_period(period_ns, "ns", 0.1)
+    spec.spec = text
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        spec.parse()
+    except Exception as error:  # rtamt raises classes of its own and of antlr
+        raise BackendError(f"rtamt cannot read {text!r}: {error}") from error
+    finally:
+        logging.disable(level)
+    return spec
+
+
+def _write(formula: Formula, names: dict[str, str]) -> str:
+    """Text for rtamt: every operator in parentheses, spaces around division, windows in nanoseconds, names replaced."""
+    texts: list[str] = []
+    for node in formula.nodes:
+        args = [texts[a] for a in node.args]
+        window = "" if node.window is None else f"[{node.window[0]}ns,{node.window[1]}ns]"
+        if node.op == "number":
+            text = repr(node.value)
+        elif node.op == "signal":
+            text = names[node.name]
+        elif node.op == "neg":
+            text = f"(0 - {args[0]})"
+        elif node.op in ("abs", "sqrt", "exp", "pow"):
+            text = f"{node.op}({', '.join(args)})"
+        elif len(args) == 1:
+            text = f"({node.op}{window}({args[0]}))"
+        else:
+            text = f"({args[0]} {_INFIX.get(node.op, node.op)}{window} {args[1]})"
+        texts.append(text)
+    return texts[-1]
