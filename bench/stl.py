@@ -1,0 +1,366 @@
+"""The STL engine beside rtamt, sentil (where installed) and plain NumPy, measured in one run.
+
+    python -m bench.stl [--quick]
+
+Prints ratios and writes them as JSON. Times of one row are taken in turns, round after round, and the best round of each counts, so
+that what else the machine does falls on all alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import os
+import platform
+import time
+import tracemalloc
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from osma_monitor.core import stl
+
+CLAUSES = (
+    "always(arm_furniture_force < 200)",
+    "always(target_furniture_force < 200)",
+    "always(contact_force_max < 200)",
+    "always(non_target_disp_max < 0.005)",
+    "always(transport -> tilt < 15)",
+    "always(gripper_contact -> obj_above_table > -0.02)",
+    "always(max_joint_torque < 87)",
+    "always(self_collision < 0.5)",
+    "always(eef_speed < 1)",
+    "always(target_obj_speed < 0.3)",
+)
+GATES = frozenset({"transport", "gripper_contact"})
+PERIOD_NS = 50_000_000
+STEPS = 500
+
+
+def rounds(tasks: dict[str, Callable[[], float]], count: int) -> dict[str, float]:
+    """Best value of each task over some rounds; a task returns seconds a unit of its work."""
+    best = dict.fromkeys(tasks, float("inf"))
+    for _ in range(count):
+        for name, task in tasks.items():
+            gc.collect()
+            best[name] = min(best[name], task())
+    return best
+
+
+def clock(work: Callable[[], object], units: int = 1) -> float:
+    begin = time.perf_counter()
+    work()
+    return (time.perf_counter() - begin) / units
+
+
+def samples(count: int) -> list[dict[str, float]]:
+    """Frames as a robot gives them: mostly calm, now and then a new worst value."""
+    rng = np.random.default_rng(0)
+    names = stl.Library(*CLAUSES).signals
+    scale = {"arm_furniture_force": 150, "tilt": 20, "max_joint_torque": 80, "non_target_disp_max": 0.004}
+    rows = []
+    for _ in range(count):
+        row = {name: float(scale.get(name, 1) * rng.random()) for name in names}
+        for gate in GATES:
+            row[gate] = float(row[gate] > 0.5)
+        rows.append(row)
+    return rows
+
+
+# --- the engines, one function each: run all samples, give seconds a sample ---
+
+
+def ours(rows: list[dict[str, float]], read: bool = False) -> float:
+    library = stl.Library(*CLAUSES, gate_signals=GATES)
+    update = library.update
+
+    def work() -> None:
+        stamp = 0
+        for row in rows:
+            stamp += PERIOD_NS
+            result = update(stamp, row)
+            if read:
+                _ = result.status, result.rho, result.unknown
+
+    return clock(work, len(rows))
+
+
+def rtamt_specs(texts: list[str], names: list[str]) -> list[Any]:
+    import rtamt
+
+    specs = []
+    for text in texts:
+        spec = rtamt.StlDiscreteTimeSpecification()
+        for name in names:
+            if name in text:
+                spec.declare_var(name, "float")
+        spec.spec = text
+        spec.parse()
+        specs.append(spec)
+    return specs
+
+
+def official_texts(past: bool) -> list[str]:
+    """The clauses as rtamt and sentil read them: gates as comparisons, and historically where only the past may be used."""
+    texts = [
+        c.replace("transport ->", "(transport > 0.5) ->").replace("gripper_contact ->", "(gripper_contact > 0.5) ->")
+        for c in CLAUSES
+    ]
+    for comparison in ("tilt < 15", "obj_above_table > -0.02"):
+        texts = [t.replace(comparison, f"({comparison})") for t in texts]
+    return [t.replace("always", "historically") for t in texts] if past else texts
+
+
+def theirs(rows: list[dict[str, float]], joined: bool = False) -> float:
+    names = list(rows[0])
+    texts = official_texts(past=True)
+    if joined:
+        texts = [" and ".join(f"({t})" for t in texts)]
+    specs = rtamt_specs(texts, names)
+    pairs = [[[(n, row[n]) for n in names if n in text] for text in texts] for row in rows]
+
+    def work() -> None:
+        for i, frame in enumerate(pairs):
+            for spec, values in zip(specs, frame, strict=True):
+                spec.update(i, values)
+
+    return clock(work, len(rows))
+
+
+def sentil_monitor(rows: list[dict[str, float]]) -> float:
+    import sentil
+
+    monitor = sentil.MultiMonitor()
+    for i, text in enumerate(official_texts(past=True)):
+        monitor.add(str(i), text)
+
+    def work() -> None:
+        for i, row in enumerate(rows):
+            monitor.update(i * 0.05, row)
+
+    return clock(work, len(rows))
+
+
+def window(width: int, text: str, count: int) -> float:
+    """One clause with a window of ``width`` samples."""
+    values = [{"x": v} for v in np.random.default_rng(1).random(count).tolist()]
+    update = stl.Library(text.format(width * PERIOD_NS)).update
+
+    def work() -> None:
+        stamp = 0
+        for row in values:
+            stamp += PERIOD_NS
+            update(stamp, row)
+
+    return clock(work, count)
+
+
+# --- episodes ---
+
+
+class Episodes:
+    def __init__(self, count: int) -> None:
+        rng = np.random.default_rng(2)
+        self.count = count
+        self.names = stl.Library(*CLAUSES).signals
+        total = count * STEPS
+        # nine or so signals end to end, no larger than memory allows at full size
+        self.signals = {n: rng.random(total) for n in self.names}
+        for gate in GATES:
+            self.signals[gate] = (self.signals[gate] > 0.5).astype(np.float64)
+        self.offsets = np.arange(count + 1) * STEPS
+        self.stamps = np.tile(np.arange(STEPS, dtype=np.int64) * PERIOD_NS, count)
+
+    def ours(self, dtype: Any = np.float64, signals: dict[str, Any] | None = None) -> Any:
+        return stl.evaluate_batch(CLAUSES, self.offsets, self.stamps, signals or self.signals, GATES, dtype).rho
+
+    def plain(self, signals: dict[str, Any] | None = None) -> Any:
+        """The same minima in plain NumPy: signal-major, in blocks that fit the cache."""
+        views = {n: v.reshape(self.count, STEPS) for n, v in (signals or self.signals).items()}
+        out = np.empty((self.count, len(CLAUSES)))
+        for begin in range(0, self.count, 128):
+            b = {n: v[begin : begin + 128] for n, v in views.items()}
+            o = out[begin : begin + 128]
+            o[:, 0] = 200 - b["arm_furniture_force"].max(axis=1)
+            o[:, 1] = 200 - b["target_furniture_force"].max(axis=1)
+            o[:, 2] = 200 - b["contact_force_max"].max(axis=1)
+            o[:, 3] = 0.005 - b["non_target_disp_max"].max(axis=1)
+            o[:, 4] = 15 - np.where(b["transport"] > 0.5, b["tilt"], -np.inf).max(axis=1)
+            o[:, 5] = np.where(b["gripper_contact"] > 0.5, b["obj_above_table"], np.inf).min(axis=1) - -0.02
+            o[:, 6] = 87 - b["max_joint_torque"].max(axis=1)
+            o[:, 7] = 0.5 - b["self_collision"].max(axis=1)
+            o[:, 8] = 1 - b["eef_speed"].max(axis=1)
+            o[:, 9] = 0.3 - b["target_obj_speed"].max(axis=1)
+        return out
+
+    def rtamt(self, count: int) -> float:
+        """Seconds an episode, over the first ``count``."""
+        texts = official_texts(past=False)
+        data = []
+        for e in range(count):
+            cut = slice(e * STEPS, (e + 1) * STEPS)
+            data.append({n: v[cut].tolist() for n, v in self.signals.items()})
+
+        def work() -> None:
+            for episode in data:
+                for text, spec in zip(texts, rtamt_specs(texts, list(self.names)), strict=True):
+                    own = {n: v for n, v in episode.items() if n in text}
+                    spec.evaluate({"time": list(range(STEPS)), **own})
+
+        return clock(work, count)
+
+
+def memory_growth(updates: int) -> int:
+    """Bytes that a library with windows holds more after the second half of its updates than after the first."""
+    library = stl.Library(
+        *CLAUSES, "always(historically[0,1](eef_speed < 1))", "eef_speed < 1 since[0,2] tilt > 3", gate_signals=GATES
+    )
+    rows = samples(1000)
+
+    def feed(begin: int, end: int) -> None:
+        for i in range(begin, end):
+            library.update(i * PERIOD_NS, rows[i % 1000])
+
+    feed(0, updates // 2)
+    gc.collect()
+    tracemalloc.start()
+    feed(updates // 2, updates // 2 + 1000)
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    feed(updates // 2 + 1000, updates - 1000)
+    gc.collect()
+    tracemalloc.start()
+    feed(updates - 1000, updates)
+    gc.collect()
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return after - before
+
+
+def resident_kib() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1])
+    return 0
+
+
+def installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OSMA_BENCH_RESULT", "bench/results/stl.json")))
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    part = 10 if options.quick else 1
+    results: dict[str, Any] = {"benchmark": "stl", "python": platform.python_version(), "cores": os.cpu_count()}
+    results["versions"] = {name: installed(name) for name in ("numpy", "rtamt", "sentil")}
+    rows: list[dict[str, Any]] = []
+
+    def report(what: str, ratio: float, target: str, reached: bool, detail: str) -> None:
+        rows.append({"what": what, "ratio": ratio, "target": target, "reached": reached, "detail": detail})
+        print(f"{'ok  ' if reached else 'MISS'} {what:58} {ratio:10.4g}  (target {target})  {detail}", flush=True)
+
+    frames = samples(20_000 // part)
+    few = frames[: 2_000 // part]
+    tasks: dict[str, Callable[[], float]] = {
+        "ours": lambda: ours(frames),
+        "ours, read": lambda: ours(frames, read=True),
+    }
+    if results["versions"]["rtamt"]:
+        tasks["rtamt"] = lambda: theirs(few)
+        tasks["rtamt, one conjunction"] = lambda: theirs(few, joined=True)
+    try:
+        import sentil
+
+        results["versions"]["sentil"] = getattr(sentil, "__version__", None)
+        tasks["sentil"] = lambda: sentil_monitor(frames)
+    except ImportError:
+        print("     sentil is not installed: pip install sentil==0.3.1 to measure beside it")
+    online = rounds(tasks, 7)
+    results["online_seconds_a_sample"] = online
+    for name, share in (("rtamt", 60), ("rtamt, one conjunction", 60), ("sentil", 2)):
+        if name in online:
+            for mine, words in (("ours", "update"), ("ours, read", "update, status, rho and counts read")):
+                ratio = online[mine] / online[name]
+                detail = f"{online[mine] * 1e6:.2f} us against {online[name] * 1e6:.2f} us"
+                report(f"ten clauses online ({words}) / {name}", ratio, f"<= 1/{share}", ratio <= 1 / share, detail)
+
+    for text in (
+        "always[0,{}ns](x < 1)",
+        "always(historically[0,{}ns](x < 1))",
+        "historically[0,{}ns](x < 1)",
+        "always(always[0,{}ns](x < 1))",
+    ):
+        count = 5_000 if text.count("always") > 1 else 50_000
+        widths = rounds({str(w): lambda w=w, t=text, c=count: window(w, t, c // part) for w in (10, 1000)}, 7)  # type: ignore[misc]
+        ratio = widths["1000"] / widths["10"]
+        detail = f"{widths['1000'] * 1e6:.2f} us against {widths['10'] * 1e6:.2f} us"
+        report(f"{text.replace('{}ns', '1000')} / the same with 10", ratio, "<= 1.5", ratio <= 1.5, detail)
+
+    episodes = Episodes(22_500 // part)
+    narrow = {n: v.astype(np.float32) for n, v in episodes.signals.items()} if options.quick else None
+    batch_tasks = {"ours": lambda: clock(episodes.ours), "numpy": lambda: clock(episodes.plain)}
+    if narrow:
+        batch_tasks["ours float32"] = lambda: clock(lambda: episodes.ours(np.float32, narrow))
+    assert (episodes.ours() == episodes.plain()).all(), "the two ways give different robustness"
+    batch = rounds(batch_tasks, 5)
+    results["batch_seconds"] = batch
+    size = f"{episodes.count} x {STEPS} x {len(episodes.names)}"
+    ratio = batch["ours"] / batch["numpy"]
+    report(
+        f"episodes {size}, ten clauses / plain NumPy",
+        ratio,
+        "<= 2",
+        ratio <= 2,
+        f"{batch['ours'] * 1e3:.0f} ms against {batch['numpy'] * 1e3:.0f} ms",
+    )
+    if results["versions"]["rtamt"]:
+        measured = 60 // part or 1
+        each = episodes.rtamt(measured)
+        results["rtamt_seconds_an_episode"] = each
+        ratio = each * episodes.count / batch["ours"]
+        report(
+            "rtamt (extrapolated) / ours on these episodes",
+            ratio,
+            ">= 1000",
+            ratio >= 1000,
+            f"{each * episodes.count:.0f} s from {measured} episodes",
+        )
+    del episodes
+
+    begin = resident_kib()
+    updates = 1_000_000 // part
+    grown = memory_growth(updates)
+    results["memory"] = {"updates": updates, "grown_bytes": grown, "resident_kib": resident_kib() - begin}
+    report(
+        f"{updates} online updates: bytes grown",
+        grown,
+        "flat (< 4096)",
+        abs(grown) < 4096,
+        f"resident {resident_kib() - begin:+d} KiB",
+    )
+
+    build = rounds({"build": lambda: clock(lambda: stl.Library(*CLAUSES, gate_signals=GATES))}, 10)["build"]
+    results["build_seconds"] = build
+    report("parse the library and build the monitor, ms", build * 1e3, "< 20", build < 0.02, "")
+
+    results["rows"] = rows
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()
