@@ -89,7 +89,7 @@ def run_application(name: str, make: Callable[[list[str]], Application], argumen
     previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     application: Application | None = None
     try:
-        rclpy.init(args=argv, signal_handler_options=SignalHandlerOptions.NO)
+        _init(argv)
         application = make(argv)
         spinner = Spinner(stop)
         spinner.add(application.node)
@@ -107,6 +107,14 @@ def run_application(name: str, make: Callable[[list[str]], Application], argumen
             rclpy.shutdown()
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _init(argv: list[str]) -> None:
+    try:
+        rclpy.init(args=argv, signal_handler_options=SignalHandlerOptions.NO)
+    except Exception as error:  # rcl's own exception types are not public
+        wrong = " ".join(str(error).split())
+        raise UserError(f"the ROS arguments cannot be used: {wrong}") from error
 
 
 def spin_until_stopped(spinner: Spinner) -> int:

@@ -94,7 +94,8 @@ def ros_arguments(parameters: dict[str, Any]) -> list[str]:
     arguments = ["--ros-args"]
     for name, value in parameters.items():
         text = f"[{', '.join(map(str, value))}]" if isinstance(value, (list, tuple)) else str(value)
-        arguments += ["-p", f"{name}:={text.lower() if isinstance(value, bool) else text}"]
+        text = text.lower() if isinstance(value, bool) else text or "''"
+        arguments += ["-p", f"{name}:={text}"]
     return arguments
 
 
@@ -147,3 +148,9 @@ def observer(ros_domain: int) -> Iterator[Observer]:
     started = Observer(ros_domain)
     yield started
     started.close()
+
+
+@pytest.fixture
+def kinematic_commands() -> dict[str, list[str]]:
+    """How a session starts bridge and policy around the simulation without physics."""
+    return {role: [sys.executable, str(HERE / "kinematic.py"), role] for role in ("bridge", "policy")}
