@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from osma_monitor.cli import rollouts
-from osma_monitor.cli.episodes import episodes, library_or_none, make_report
+from osma_monitor.cli.episodes import episodes, libraries, make_report
 from osma_monitor.core.errors import EXIT_OK
 
 POLICIES = ("shortest_path", "cautious")
@@ -59,10 +59,10 @@ def conclude(folder: Path, title: str) -> int:
     from osma_monitor.report.policy_table import policy_tables
     from osma_monitor.report.table import to_text
 
-    library = library_or_none(None)
-    report = make_report(episodes([folder]), traces=True, title=title, library=library, rescore=True)
+    judges = libraries([folder])
+    report = make_report(episodes([folder]), traces=True, title=title, libraries=judges, rescore=True)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for table in policy_tables(report):
         print(to_text(table, width))
-    print(write_page(report, folder, library))
+    print(write_page(report, folder, judges))
     return EXIT_OK

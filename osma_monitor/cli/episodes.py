@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,8 @@ from osma_monitor.io.store import read_episodes
 from osma_monitor.report import build
 from osma_monitor.report.model import Report
 
+#: A run folder's own copy of the clause library that judged it.
+LIBRARY_FILE = "library.yaml"
 #: Episodes after which reading says how far it is.
 _TELL_EVERY = 250
 
@@ -68,24 +70,26 @@ def make_report(
     by: Sequence[str] = build.DEFAULT_BY,
     traces: bool = False,
     title: str = "Safety report",
-    library: Library | None = None,
+    libraries: Sequence[Library] = (),
     facts: dict[str, str] | None = None,
     rescore: bool = False,
 ) -> Report:
-    """The report of ``records``; ``rescore`` also tries other thresholds. UserError for an unknown ``by`` column."""
-    again = library if rescore else None
-    collected = build.collect(records, traces, again)
-    about = describe(library, collected.scores.library_hash)
+    """The report of ``records``; ``rescore`` also tries other thresholds. UserError for an unknown ``by`` column.
+
+    ``libraries`` are those that may have judged; clauses are described, and thresholds varied, by the one that did.
+    """
+    # which one it was is known after reading, and the signals to keep are the same in all but exotic libraries
+    collected = build.collect(records, traces, libraries[0] if rescore and libraries else None)
+    judged = next((x for x in libraries if collected.scores.library_hash == (x.hash,)), None)
     try:
-        return build.build(collected, by, title, facts, about, rescore=again)
+        again = judged if rescore else None
+        return build.build(collected, by, title, facts, describe(judged) if judged else {}, rescore=again)
     except ValueError as error:
         raise UserError(str(error)) from error
 
 
-def describe(library: Library | None, hashes: Sequence[str]) -> dict[str, str]:
-    """What each clause demands, for people; only where the library is the one that judged."""
-    if library is None or tuple(hashes) != (library.hash,):
-        return {}
+def describe(library: Library) -> dict[str, str]:
+    """What each clause demands, for people."""
     out = {}
     for clause in library:
         limit = "" if clause.binary else f", limit {clause.threshold:g} {clause.unit}"
@@ -94,15 +98,17 @@ def describe(library: Library | None, hashes: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def library_or_none(path: Path | None) -> Library | None:
-    """The clause library of ``path``, or that of the package; None where the package's own can't be read."""
-    if path is not None:
-        return clause_library(path)
-    try:
-        return clause_library()
-    except UserError as error:
-        print(f"osma: margins are left out: {error}", file=sys.stderr)
-        return None
+def libraries(paths: Sequence[Path], given: Path | None = None) -> list[Library]:
+    """The clause libraries that may have judged these runs: the one given, the runs' own copies, the package's.
+
+    Raises UserError when the one that was given can't be read; the others are left out then.
+    """
+    found = [clause_library(given)] if given is not None else []
+    for path in [*(p / LIBRARY_FILE for p in paths), None]:
+        if path is None or path.is_file():
+            with contextlib.suppress(UserError):
+                found.append(clause_library(path))
+    return list({library.hash: library for library in found}.values())
 
 
 def columns(words: Sequence[str]) -> tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, episodes, library_or_none, make_report
+from osma_monitor.cli.episodes import columns, episodes, libraries, make_report
 from osma_monitor.cli.score import format_of, write
 from osma_monitor.core.errors import EXIT_OK, UserError
 from osma_monitor.core.safety import Library
@@ -40,9 +41,9 @@ def report(
     """
     form = format_of(tables) if tables else None
     folder = out if out is not None else default_folder(runs)
-    clauses = library_or_none(library)
+    judges = libraries(runs, library)
     made = make_report(
-        episodes(runs), columns(by or []) or DEFAULT_BY, traces=True, title=title, library=clauses, rescore=True
+        episodes(runs), columns(by or []) or DEFAULT_BY, traces=True, title=title, libraries=judges, rescore=True
     )
     if form is not None:
         write(made.tables, folder / "tables", form)
@@ -50,7 +51,7 @@ def report(
         from osma_monitor.report import figures as drawing
 
         drawing.save(made, folder / "figures", figures)
-    print(write_page(made, folder, clauses))
+    print(write_page(made, folder, judges))
     return EXIT_OK
 
 
@@ -61,13 +62,13 @@ def default_folder(runs: list[Path]) -> Path:
     return Path()
 
 
-def write_page(made: Report, folder: Path, library: Library | None) -> Path:
+def write_page(made: Report, folder: Path, judges: Sequence[Library]) -> Path:
     """Write the page of a report into ``folder`` and return its absolute path."""
     from osma_monitor.cli.scenes import scene_source
     from osma_monitor.report.margins import margin_source
     from osma_monitor.report.page import render_page
 
-    text = render_page(made, margin_source(library) if library is not None else None, scene_source())
+    text = render_page(made, margin_source(judges), scene_source())
     path = folder / PAGE
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, episodes, library_or_none, make_report
+from osma_monitor.cli.episodes import columns, episodes, libraries, make_report
 from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.table import FORMATS, Format, Table, render
@@ -46,8 +46,8 @@ def score(
     chosen = format_of(form)
     whole = everything or out is not None
     rescore = whole or bool({"sensitivity", "rankings"} & set(table or ()))
-    library = library_or_none(None)
-    report = make_report(episodes(paths), columns(by or []) or DEFAULT_BY, library=library, rescore=rescore)
+    keys = columns(by or []) or DEFAULT_BY
+    report = make_report(episodes(paths), keys, libraries=libraries(paths), rescore=rescore)
     selected = select(report.tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:
         for path in write(selected, out, chosen):

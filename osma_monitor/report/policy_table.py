@@ -48,8 +48,10 @@ def policy_tables(report: Report) -> list[Table]:
     """A table for every policy; what holds for all of them stands under the last one."""
     gates = ", ".join(report.gate_semantics) or "not said"
     library = ", ".join(h[:16] for h in report.library_hashes) or "not said"
+    cells = max((f.cells for f in report.features), default=0)
     shared = (
         "Intervals: Wilson for rates, bootstrap over episodes for VSI, bootstrap over cells for SSI.",
+        *([f"SSI compares the tiers inside {cells} matched cells."] if cells else []),
         f"Gates {gates}. Clause library {library}.",
     )
     last = len(report.policies) - 1
