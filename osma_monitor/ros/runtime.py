@@ -86,7 +86,8 @@ def run_application(name: str, make: Callable[[list[str]], Application], argumen
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
     application: Application | None = None
     try:
         _init(argv)
@@ -105,8 +106,9 @@ def run_application(name: str, make: Callable[[list[str]], Application], argumen
             application.node.destroy_node()
         if rclpy.ok():
             rclpy.shutdown()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        # what remains is the end of the interpreter, which restores handlers: a signal now must not turn 0 into -2
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _init(argv: list[str]) -> None:
