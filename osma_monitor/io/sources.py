@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.errors import UserError
@@ -29,7 +30,7 @@ from osma_monitor.io.bag.source import score_bag
 from osma_monitor.io.datasets import hdf5, labels, lerobot, npz
 from osma_monitor.io.datasets.fieldmap import EpisodeColumns, FieldMap, load_field_map
 from osma_monitor.io.errors import InputError, StoreError
-from osma_monitor.io.judge import judge_frames
+from osma_monitor.io.judge import BatchJudge, SignalEpisode, collect_frames
 
 Kind = Literal["dataset", "run", "episode", "part", "bag", "lerobot", "hdf5", "npz", "labels"]
 OnProgress = Callable[[float, str], None]  #: fraction (NaN: not known), what is being read
@@ -163,14 +164,15 @@ def open_source(
         yield from _lerobot(path, fields, config, findings, progress)
         return
     read = hdf5.episodes if kind == "hdf5" else npz.episodes
+    batch = BatchJudge(config)
     for number, episode in enumerate(read(path, fields), 1):
         progress(float("nan"), f"episode {number}")
         if isinstance(episode, InputError):
             findings.problems.append(str(episode))
-            continue
-        record = _judged(episode.info, episode.outcome, episode.columns, episode.stamps_ns, config, path, kind)
-        if record is not None:
-            yield record
+        else:
+            signals = _collected(episode.info, episode.outcome, episode.columns, episode.stamps_ns, config, path, kind)
+            yield from batch.add(signals) if signals.stamps else ()
+    yield from batch.flush()
 
 
 def _stored(
@@ -208,6 +210,7 @@ def _lerobot(
 ) -> Iterator[EpisodeRecord]:
     data = lerobot.LeRobotDataset(path)
     fields = data.defaults(fields)
+    batch = BatchJudge(config)
     for number, entry in enumerate(data.entries):
         progress(number / max(len(data.entries), 1), f"episode {number}/{len(data.entries)}")
         try:
@@ -215,25 +218,23 @@ def _lerobot(
         except InputError as error:
             findings.problems.append(str(error))
             continue
-        record = _judged(info, outcome, columns, stamps, config, path, "lerobot")
-        if record is not None:
-            yield record
+        signals = _collected(info, outcome, columns, stamps, config, path, "lerobot")
+        yield from batch.add(signals) if signals.stamps else ()
+    yield from batch.flush()
 
 
-def _judged(
+def _collected(
     info: EpisodeInfo,
     outcome: Outcome,
     columns: EpisodeColumns,
-    stamps: np.ndarray[tuple[int], np.dtype[np.int64]],
+    stamps: NDArray[np.int64],
     config: MonitorConfig,
     path: Path,
     kind: str,
-) -> EpisodeRecord | None:
-    if not columns.rows:
-        return None
-    begin = Begin(int(stamps[0]), info)
+) -> SignalEpisode:
+    begin = Begin(int(stamps[0]) if columns.rows else 0, info)
     session = {"inputs": kind, "data": path.name}
-    return judge_frames(begin, columns.frames(stamps), outcome, config, session)
+    return collect_frames(begin, columns.frames(stamps), outcome, config, session)
 
 
 def open_sources(

@@ -25,10 +25,13 @@ from osma_monitor.core.robot import convert_joints, gripper_contact
 from osma_monitor.core.segmenter import Begin, MessageSegmenter, RuleSegmenter, Step, by_edge, by_gap, by_times
 from osma_monitor.core.signals.assembler import SECOND, AssemblyConfig, FrameAssembler, Input
 from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Objects, RawFrame
-from osma_monitor.core.signals.transforms import IDENTITY, Transform, TransformBuffer, UnknownFrameError
+from osma_monitor.core.signals.transforms import Transform, UnknownFrameError
 from osma_monitor.io.bag import messages as msg
+from osma_monitor.io.bag.cdr import Decoded
 from osma_monitor.io.bag.mapping import Plan, Source
+from osma_monitor.io.bag.messages import ODOMETRY, Malformed
 from osma_monitor.io.bag.recording import Recording
+from osma_monitor.io.bag.tf import IDENTITY, Seven, TransformTree, apply
 from osma_monitor.io.obstacles import ObstacleField, ObstacleMap, footprint_solids
 
 #: Frames that get their obstacles in one go.
@@ -79,15 +82,16 @@ class BagFrames:
         mapping = plan.mapping
         self._wait_ns = round(mapping.transform_wait * SECOND)
         robot = plan.robot
-        self._buffer = TransformBuffer(extrapolate_ns=round(mapping.transform_tolerance * SECOND))
+        self._tree = TransformTree(round(mapping.transform_tolerance * SECOND))
         for t in robot.transforms if robot is not None else ():
-            self._buffer.set_fixed(t.parent, t.child, Transform(np.array(t.translation), np.array(t.rotation)))
+            self._tree.set_fixed(t.parent, t.child, (*t.translation, *t.rotation))
         self._target = mapping.frame or (robot.frame if robot is not None and plan.transforms else "")
         self._field: ObstacleField | None = None
         if isinstance(mapping.obstacles, ObstacleMap):
             footprint = footprint_solids(robot.footprint) if robot is not None else []
             self._field = ObstacleField(mapping.obstacles, footprint)
             self._target = mapping.obstacles.frame or self._target
+        self._keys: frozenset[str] = frozenset()
         self._by_topic: dict[str, list[Source]] = {}
         for source in plan.sources:
             self._by_topic.setdefault(source.topic.name, []).append(source)
@@ -120,21 +124,30 @@ class BagFrames:
         newest_stamp = number = last_received = 0
         first_received: int | None = None
         progress = _Progress(self.recording, self._on_progress)
-        for topic, received, message in self.recording.messages(self.plan.topics):
+        events = self.plan.events.name if self.plan.events is not None else ""
+        transforms = {t.name for t in self.plan.transforms}
+        straight = self.facts.mode in ("exact", "frame")  # joined by stamp alone: no order to restore
+        for topic, received, message in self.recording.messages(self.plan.topics, self._short()):
             progress.at(received)
             first_received = received if first_received is None else first_received
             last_received = received
-            if any(topic == t.name for t in self.plan.transforms):
+            if isinstance(message, Malformed):
+                self.facts.refuse(f"{topic}: malformed messages", str(message))
+                continue
+            if topic in transforms:
                 self._transform(message)
                 continue
-            is_event = self.plan.events is not None and topic == self.plan.events.name
-            stamp = msg.stamp_of(message)
+            stamp = message.stamp_ns if isinstance(message, Decoded) else msg.stamp_of(message)
+            if straight:
+                yield from self._take(topic, stamp or 0, message)
+                continue
+            is_event = topic == events
             if stamp is None:  # a type without header is as old as the latest stamp that was recorded before it
                 stamp = newest_stamp
             elif 0 < stamp < (newest_stamp if is_event else newest.get(topic, 0)) - SECOND:
                 # the clock was set back: what waits belongs before
                 while queue:
-                    yield from self._take(heapq.heappop(queue))
+                    yield from self._pop(queue)
                 newest.clear()
                 newest_stamp = 0
             newest[topic] = max(stamp, newest.get(topic, 0))
@@ -146,11 +159,11 @@ class BagFrames:
                 rank = int(topic == primary)
             heapq.heappush(queue, (stamp, rank, topic, number, received, message))
             while queue and (received - queue[0][4] > self._wait_ns or len(queue) > _QUEUE_LIMIT):
-                yield from self._take(heapq.heappop(queue))
+                yield from self._pop(queue)
         if first_received is not None:
             self.facts.received = (first_received, last_received)
         while queue:
-            yield from self._take(heapq.heappop(queue))
+            yield from self._pop(queue)
         if self._assembler is not None:
             self._pending += self._assembler.flush()
             self._take_faults()
@@ -162,8 +175,20 @@ class BagFrames:
                     self.facts.refused[f"episodes: {kind.replace('_', ' ')}"] += count
         progress.done()
 
-    def _take(self, item: tuple[int, int, str, int, int, Any]) -> Iterator[Step]:
-        stamp, _, topic, _, _, message = item
+    def _short(self) -> set[str]:
+        """Topics whose messages are wanted as raw parts alone."""
+        names = {s.topic.name for s in self.plan.sources if not s.rule.field and s.part != "base"}
+        names |= {s.topic.name for s in self.plan.sources if s.part == "base" and s.topic.type == ODOMETRY}
+        names |= {t.name for t in self.plan.transforms}
+        if self.plan.edge is not None:
+            names.discard(self.plan.edge.name)
+        return names | ({self.plan.frame.name} if self.plan.frame is not None else set())
+
+    def _pop(self, queue: list[tuple[int, int, str, int, int, Any]]) -> Iterator[Step]:
+        stamp, _, topic, _, _, message = heapq.heappop(queue)
+        return self._take(topic, stamp, message)
+
+    def _take(self, topic: str, stamp: int, message: Any) -> Iterator[Step]:
         if self.plan.events is not None and topic == self.plan.events.name:
             yield from self._event(message)
             return
@@ -274,7 +299,7 @@ class BagFrames:
 
     def _whole_frame(self, message: Any) -> Iterator[Step]:
         try:
-            frame = msg.raw_frame(message)
+            frame = message.value if isinstance(message, Decoded) else msg.raw_frame(message)
         except ValueError as error:
             self.facts.refuse(f"{self.plan.frame.name if self.plan.frame else ''}: malformed messages", str(error))
             return
@@ -343,7 +368,7 @@ class BagFrames:
                 inputs.append(Input("gripper", source.topic.name + "#gripper", round(source.spec.age_limit * SECOND)))
         self._keys = frozenset(i.key for i in inputs)
         rate = self.plan.mapping.rate
-        self._assembler = FrameAssembler(
+        self._assembler = _QuickAssembler(
             AssemblyConfig(
                 tuple(inputs),
                 "exact" if mode == "exact" else "hold",
@@ -366,10 +391,13 @@ class BagFrames:
         key, robot = source.topic.name, self.plan.robot
         if source.rule.field:
             return [(key, msg.number(message, source.rule.field) > source.rule.above)]
-        convert = msg.CONVERSIONS[source.part].get(source.topic.type)
-        if convert is None:
-            raise msg.Malformed(f"type {source.topic.type} gives no {source.part}")
-        value = convert(message)
+        if isinstance(message, Decoded):
+            value = message.value
+        else:
+            convert = msg.CONVERSIONS[source.part].get(source.topic.type)
+            if convert is None:
+                raise msg.Malformed(f"type {source.topic.type} gives no {source.part}")
+            value = convert(message)
         if source.part == "joints" and robot is not None:
             if robot.joints:
                 value = convert_joints(robot, value.name, value.position, value.velocity, value.effort)
@@ -377,25 +405,26 @@ class BagFrames:
                 held = gripper_contact(robot.gripper, value)
                 return [(key, value), *([(key + "#gripper", held)] if held is not None else [])]
         if self._target:
-            frame = source.spec.frame or msg.frame_of(message)
+            named = message.frame_id if isinstance(message, Decoded) else msg.frame_of(message)
+            frame = source.spec.frame or named
             value = self._moved(value, frame, stamp, source.topic.name)
         return [(key, value)]
 
     # -- coordinate frames ---------------------------------------------------------------------------------------------
 
     def _transform(self, message: Any) -> None:
-        for parent, child, stamp, transform in msg.transforms(message):
+        for parent, child, stamp, value in message.value if isinstance(message, Decoded) else msg.transforms(message):
             if stamp == 0:
-                self._buffer.set_fixed(parent, child, transform)
+                self._tree.set_fixed(parent, child, value)
             else:
-                self._buffer.set(parent, child, stamp, transform)
+                self._tree.set(parent, child, stamp, value)
 
     def _moved(self, value: Any, frame: str, stamp: int, topic: str) -> Any:
         """``value`` in the one frame of this bag; its poses are unknown where no transform leads there."""
         if not isinstance(value, (Base, EndEffector, Contacts, Objects)) or not frame:
             return value
         try:
-            to_target = self._buffer.lookup(self._target, frame, stamp)
+            to_target = self._tree.lookup(self._target, frame, stamp)
         except UnknownFrameError as error:
             self.facts.refuse(f"{topic}: poses in an unknown frame", str(error))
             return _unknown(value)
@@ -404,10 +433,27 @@ class BagFrames:
         return _in_frame(value, to_target)
 
 
-def _in_frame(value: Any, t: Transform) -> Any:
+class _QuickAssembler(FrameAssembler):
+    """The same frames sooner: while one frame alone is open, nothing but its completion can decide anything."""
+
+    def _push_exact(self, topic: str, stamp_ns: int, value: Any, now_ns: int) -> list[RawFrame]:
+        if len(self._pending) == 1 and not self._missed:
+            pending = self._pending.get(stamp_ns)
+            if pending is not None and topic not in pending.values:
+                pending.values[topic] = value
+                return self._close_up_to(stamp_ns) if len(pending.values) == len(self._inputs) else []
+        return super()._push_exact(topic, stamp_ns, value, now_ns)
+
+
+def _in_frame(value: Any, t: Seven) -> Any:
+    if isinstance(value, Base):
+        return Base(*apply(t, value.position, value.orientation), value.linear_velocity, value.angular_velocity)
+    if isinstance(value, EndEffector):
+        return EndEffector(*apply(t, value.position, value.orientation))
+    many = Transform(np.array(t[:3]), np.array(t[3:]))
     if isinstance(value, Contacts):
-        return replace(value, force=Transform(np.zeros(3), t.rotation).points(value.force))
-    return replace(value, position=t.points(value.position), orientation=t.orientations(value.orientation))
+        return replace(value, force=Transform(np.zeros(3), many.rotation).points(value.force))
+    return replace(value, position=many.points(value.position), orientation=many.orientations(value.orientation))
 
 
 def _unknown(value: Any) -> Any:

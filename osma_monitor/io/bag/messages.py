@@ -6,6 +6,7 @@ recording does not have yet take their default (our messages only ever append fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 from osma_monitor.core.episode import EpisodeInfo, Outcome, OutcomeStatus
 from osma_monitor.core.segmenter import Begin, End
 from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Joints, Objects, RawFrame
-from osma_monitor.core.signals.transforms import Transform
 from osma_monitor.io.bag.types import PACKAGE
 
 SECOND = 1_000_000_000
@@ -41,8 +41,9 @@ def frame_of(message: Any) -> str:
 
 def _vector(values: Any, shape: tuple[int, ...], field: str) -> Floats:
     flat: Floats = np.array(values, dtype=np.float64)
-    if flat.size != int(np.prod(shape)):
-        raise Malformed(f"{field} has {flat.size} elements, expected {int(np.prod(shape))}")
+    expected = math.prod(shape)
+    if flat.size != expected:
+        raise Malformed(f"{field} has {flat.size} elements, expected {expected}")
     return flat.reshape(shape)
 
 
@@ -176,13 +177,12 @@ def episode_event(message: Any) -> tuple[Begin | End, dict[str, str]]:
     return Begin(stamp, info), _pairs(message, "provenance")
 
 
-def transforms(message: Any) -> list[tuple[str, str, int, Transform]]:
-    """tf2_msgs/TFMessage: parent, child, stamp in ns, transform."""
+def transforms(message: Any) -> list[tuple[str, str, int, tuple[float, float, float, float, float, float, float]]]:
+    """tf2_msgs/TFMessage: parent, child, stamp in ns, translation and quaternion x y z w of each transform."""
     result = []
     for t in message.transforms:
         p, q = t.transform.translation, t.transform.rotation
-        transform = Transform(np.array([p.x, p.y, p.z]), np.array([q.x, q.y, q.z, q.w]))
-        result.append((t.header.frame_id, t.child_frame_id, stamp_of(t) or 0, transform))
+        result.append((t.header.frame_id, t.child_frame_id, stamp_of(t) or 0, (p.x, p.y, p.z, q.x, q.y, q.z, q.w)))
     return result
 
 
@@ -203,6 +203,7 @@ def number(message: Any, field: str) -> float:
     return float(value)
 
 
+ODOMETRY = "nav_msgs/msg/Odometry"
 FRAME_TYPE = f"{PACKAGE}/msg/RawFrame"
 EVENT_TYPE = f"{PACKAGE}/msg/EpisodeEvent"
 SHAPES_TYPE = f"{PACKAGE}/msg/ObjectShapes"
@@ -211,7 +212,7 @@ TF_TYPES = ("tf2_msgs/msg/TFMessage", "tf/msg/tfMessage")
 #: Raw part -> message types that can give it, the usual one first.
 CONVERSIONS: dict[str, dict[str, Callable[[Any], Any]]] = {
     "base": {
-        "nav_msgs/msg/Odometry": odometry,
+        ODOMETRY: odometry,
         "geometry_msgs/msg/PoseStamped": pose_as_base,
         "geometry_msgs/msg/PoseWithCovarianceStamped": pose_as_base,
     },

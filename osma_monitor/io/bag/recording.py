@@ -23,8 +23,10 @@ import yaml
 import zstandard
 
 from osma_monitor.io.bag.base import RECORD_LIMIT, BagFile, Raw, Topic, expand_file, short
+from osma_monitor.io.bag.cdr import fast_decoder
 from osma_monitor.io.bag.files import open_file
-from osma_monitor.io.bag.types import Decode, decoder
+from osma_monitor.io.bag.messages import Malformed
+from osma_monitor.io.bag.types import Decode, as_known, decoder
 from osma_monitor.io.errors import InputError
 
 _SUFFIXES = (".mcap", ".db3", ".bag", ".bag.active", ".mcap.zst", ".db3.zst", ".mcap.zstd", ".db3.zstd")
@@ -182,19 +184,31 @@ class Recording:
             self.losses += [loss for loss in file.losses if loss not in self.losses]
         self._compare_with_metadata(names, given)
 
-    def messages(self, names: Collection[str] | None = None) -> Iterator[tuple[str, int, Any]]:
-        """Topic name, receipt time and decoded message. What can't be decoded is counted and left out."""
-        decoders: dict[Topic, Decode | None] = {}
+    def messages(
+        self, names: Collection[str] | None = None, short: Collection[str] = ()
+    ) -> Iterator[tuple[str, int, Any]]:
+        """Topic name, receipt time and decoded message. What can't be decoded is counted and left out.
+
+        Messages of the topics in ``short`` come as :class:`~osma_monitor.io.bag.cdr.Decoded` where there is a short
+        way.
+        """
+        decoders: dict[int, Decode | None] = {}  # by identity: hashing a topic hashes its definition
         for topic, stamp, data in self.raw(names):
-            if topic not in decoders:
-                decoders[topic] = decoder(topic.type, topic.definition, topic.encoding)
-            decode = decoders[topic]
+            try:
+                decode = decoders[id(topic)]
+            except KeyError:
+                decode = decoder(topic.type, topic.definition, topic.encoding)
+                if decode is not None and topic.name in short and topic.encoding == "cdr":
+                    decode = (as_known(topic.type, topic.definition) and fast_decoder(topic.type, decode)) or decode
+                decoders[id(topic)] = decode
             if decode is None:
                 self.undecodable[topic.name] += 1
                 self._failed.setdefault(topic.name, f"nothing says how {topic.type or 'its type'} is laid out")
                 continue
             try:
                 message = decode(data)
+            except Malformed as error:
+                message = error  # decoded, but its fields contradict each other: for the reader to count
             except Exception as error:  # broken bytes raise whatever they lead to
                 self._undecodable(topic.name, error)
                 continue

@@ -78,3 +78,13 @@ def decoder(name: str, definition: MessageDefinition, encoding: Encoding = "cdr"
     if encoding == "ros1":
         return lambda data: store.deserialize_ros1(data, name)
     return lambda data: store.deserialize_cdr(data, name)
+
+
+@cache
+def as_known(name: str, definition: MessageDefinition) -> bool:
+    """Whether the recorded definition of ``name`` lays it out as ours does, nested types included."""
+    known = known_types("cdr")
+    if name not in known.fielddefs:
+        return False
+    store = _embedded(name, definition)
+    return store is None or bool(store.hash_rihs01(name) == known.hash_rihs01(name))
