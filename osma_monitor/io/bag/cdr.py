@@ -98,8 +98,8 @@ def _odometry(r: _Reader) -> Decoded:
     stamp, frame = r.header()
     r.string()
     pose = r.fixed(43)
-    twist = r.fixed(6)
-    return Decoded(stamp, frame, Base(pose[:3], pose[3:7], twist[:3], twist[3:]))
+    twist = r.fixed(42)
+    return Decoded(stamp, frame, Base(pose[:3], pose[3:7], twist[:3], twist[3:6]))
 
 
 def _pose_stamped(r: _Reader) -> Decoded:
@@ -125,7 +125,9 @@ def _joint_state(r: _Reader) -> Decoded:
 
 def _gripper(r: _Reader) -> Decoded:
     stamp, frame = r.header()
-    return Decoded(stamp, frame, bool(r.byte()))
+    contact = bool(r.byte())
+    r.fixed(1)  # opening
+    return Decoded(stamp, frame, contact)
 
 
 def _contacts_body(r: _Reader) -> tuple[int, str, Contacts]:
@@ -221,12 +223,25 @@ DECODERS: dict[str, Callable[[_Reader], Decoded]] = {
 
 
 def fast_decoder(name: str, slow: Callable[[bytes], Any]) -> Callable[[bytes], Any] | None:
-    """Decodes messages of type ``name``; big-endian ones by ``slow``. None for a type that has no short way."""
+    """Decodes messages of type ``name``; ``slow`` gets big-endian ones and those that do not fit, to say why.
+
+    None for a type that has no short way.
+    """
     read = DECODERS.get(name)
     if read is None:
         return None
 
     def decode(data: bytes) -> Any:
-        return read(_Reader(data)) if data[:2] == _LITTLE_ENDIAN else slow(data)
+        if data[:2] != _LITTLE_ENDIAN:
+            return slow(data)
+        reader = _Reader(data)
+        try:
+            result = read(reader)
+        except Malformed:
+            raise
+        except (struct.error, ValueError, IndexError):
+            return slow(data)
+        # up to three bytes of padding may follow
+        return result if reader.at <= len(data) <= reader.at + 3 else slow(data)
 
     return decode
