@@ -32,8 +32,8 @@ from sim_bridge.policies.topview import TopView, png
 Method = Literal["program", "value_only", "2_step", "3_step"]
 Guidance = Literal["none", "per_obstacle", "collision_risk", "both"]
 
-#: Distance that the base's centre keeps from the clearance boundary on this robot (m), measured as in F.2 over 120 drives:
-#: mean 0.41, 5th to 95th percentile 0.35 to 0.43. The upper end, so that the clamp takes effect in nearly all drives.
+#: Distance that the base's centre keeps from the clearance boundary on this robot (m), measured as in F.2 over 120
+#: drives: mean 0.41, 5th to 95th percentile 0.35 to 0.43. The upper end: the clamp takes effect in nearly all drives.
 R_BASE_M = 0.43
 
 

@@ -65,9 +65,9 @@ def test_nobody_there(endpoint):
 
 @pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"choices": []}', b'{"choices": [{"message": null}]}'])
 def test_what_is_no_completion_is_said(endpoint, data):
-    with endpoint.serve(lambda body, n: (200, {}, data)) as (url, _):
-        with pytest.raises(ChatError, match="no chat completion"):
-            client(url)[0].ask([text_message("x")])
+    serving = endpoint.serve(lambda body, n: (200, {}, data))
+    with serving as (url, _), pytest.raises(ChatError, match="no chat completion"):
+        client(url)[0].ask([text_message("x")])
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "file:///etc/passwd", "ftp://host/v1", ""])

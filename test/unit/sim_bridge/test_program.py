@@ -58,10 +58,14 @@ def test_what_is_no_program_is_said_and_nothing_is_run(text, reason):
 finite = st.one_of(st.none(), st.integers(0, 200).map(lambda n: n / 100))
 
 
-@given(st.text("abc def", min_size=1).filter(str.strip), st.dictionaries(st.sampled_from("xyz"), st.tuples(finite,
-finite))) def test_text_reads_back(goal, values):
+pairs = st.dictionaries(st.sampled_from("xyz"), st.tuples(finite, finite))
+
+
+@given(st.text("abc def", min_size=1).filter(str.strip), pairs)
+def test_text_reads_back(goal, values):
     goal = goal.strip()
-    program = Program(goal, goal, {name: ControlValues(c, s, 0.5 if s is not None else None) for name, (c, s) in values.items()})
+    wanted = {name: ControlValues(c, s, None if s is None else 0.5) for name, (c, s) in values.items()}
+    program = Program(goal, goal, wanted)
     again = parse_program(program.text())
     kept = {name: v for name, v in program.values.items() if v != ControlValues()}
     assert (again.goal, again.face) == (goal, goal)

@@ -126,8 +126,11 @@ def test_a_model_verifies_with_one_picture_a_candidate(endpoint, image_format):
     assert decision.valid and decision.chosen == decision.order[2]
 
 
-@pytest.mark.parametrize("reply", ["none of them", '{"mode": "none of them"}', '{"mode": "Mode 9"}', '{"mode": null}',
-""]) def test_rejections_and_invalid_answers_are_no_choice(endpoint, reply):
+REFUSALS = ["none of them", '{"mode": "none of them"}', '{"mode": "Mode 9"}', '{"mode": null}', ""]
+
+
+@pytest.mark.parametrize("reply", REFUSALS)
+def test_rejections_and_invalid_answers_are_no_choice(endpoint, reply):
     with endpoint.serve(lambda body, n: reply) as (url, _):
         policy = RolloutSelection("chat", k=2, client={"url": url, "model": "tiny"})
         simulation = KitchenSimulation()
