@@ -55,9 +55,9 @@ class PointMotion:
 
     def speed(self, stamp_ns: int, position: Floats) -> float:
         """Speed in m/s at ``stamp_ns``; NaN where this or the last position is not known."""
-        now = position.tolist()
+        now: list[float] = position.tolist()
         if self._stamp_ns is None:
-            speed = 0.0 * sum(now)
+            speed = 0.0 * (now[0] + now[1] + now[2])  # NaN stays NaN
         else:
             dx, dy, dz = (a - b for a, b in zip(now, self._position, strict=True))
             dt = (stamp_ns - self._stamp_ns) * 1e-9

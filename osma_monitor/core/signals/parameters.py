@@ -83,7 +83,7 @@ class SignalParameters:
         """Limits of the region that ``body`` belongs to, the strictest where that is not known, None without any."""
         if not self.region_limits:
             return None
-        region = self.region_of_body.get(body)
+        region = self.region_of_body.get(body, "")
         if region in self.region_limits:
             return self.region_limits[region]
         if ANY_REGION in self.region_limits:
