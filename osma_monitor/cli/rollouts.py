@@ -39,6 +39,7 @@ class Plan:
     workers: int = 1
     host: str = "kitchen"
     policy_options: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  #: label of a policy -> its name, where they differ
 
     def items(self) -> list[tuple[str, str, int]]:
         """(policy, task, seed): policy by policy, tasks in the outer loop, as over ROS."""
@@ -85,6 +86,7 @@ def load(folder: Path) -> Plan:
             workers=int(plan.get("workers", 1)),
             host=str(plan.get("host", "kitchen")),
             policy_options=dict(plan.get("policy_options", {})),
+            names=dict(plan.get("names", {})),
         )
     except OSError as error:
         raise UserError(
@@ -189,7 +191,10 @@ def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]],
             tell,
             host=plan.host,
             bridge_parameters={"episodes_file": str(listed.resolve())},
-            policy_parameters=plan.policy_options,
+            policy_parameters={
+                "policy": plan.names.get(policy, policy),
+                "options": json.dumps(plan.policy_options),
+            },
         )
         for reason in result.aborted:
             display.note(f"aborted: {reason}")
@@ -198,7 +203,7 @@ def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]],
 def _in_process(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
     from sim_bridge import rollout
 
-    specs = {p: rollout.PolicySpec(p, options=plan.policy_options) for p in plan.policies}
+    specs = {p: rollout.PolicySpec(plan.names.get(p, p), p, plan.policy_options) for p in plan.policies}
     setup = rollout.Setup(monitor_config, partial(EpisodeWriter, folder), plan.host)
 
     def saw(job: rollout.Job, update: Any) -> None:

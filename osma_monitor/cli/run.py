@@ -25,7 +25,7 @@ def run(
         list[str] | None,
         typer.Argument(help="kitchen (all 625), task ids, patterns like 'kitchen/layout0/*/baby', or @FILE of ids."),
     ] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="Policy; may be given again.")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="Policy, or LABEL=POLICY; may be given again.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, with commas.")] = "0",
     out: Annotated[Path | None, typer.Option(help="Run folder; by default runs/<date-time>.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; skips finished episodes.")] = None,
@@ -44,14 +44,17 @@ def run(
             raise UserError("--resume takes tasks, policies and folder from the run; give it alone")
         plan, folder = rollouts.load(resume), resume
     else:
+        wanted = expand(tasks or [], host)
+        labels = policies(policy or [])
         plan = rollouts.Plan(
-            expand(tasks or [], host),
-            policies(policy or [], host),
+            wanted,
+            tuple(labels),
             seed_list(seeds),
             rollouts.ROS if ros else rollouts.IN_PROCESS,
             1 if ros else rollouts.workers_or_default(workers),
             host,
             options(option or []),
+            {label: name for label, name in labels.items() if label != name},
         )
         folder = rollouts.new_folder(out)
         rollouts.start(folder, plan)
@@ -100,17 +103,19 @@ def _kitchen(word: str) -> Sequence[str]:
     return [parse_task(word).id]
 
 
-def policies(names: Sequence[str], host: str) -> tuple[str, ...]:
-    """Policy names, each once; UserError for one that does not exist."""
+def policies(words: Sequence[str]) -> dict[str, str]:
+    """Label -> policy from words such as ``cautious`` and ``mine=voxposer``; UserError for one that does not exist."""
     from sim_bridge.policies import POLICIES
 
-    chosen = tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
     known = ", ".join(POLICIES)
+    chosen: dict[str, str] = {}
+    for part in (part.strip() for word in words for part in word.split(",") if part.strip()):
+        label, _, name = part.rpartition("=")
+        if name not in POLICIES:
+            raise UserError(f"--policy {part}: {name} does not exist; choose one of {known}")
+        chosen[label or name] = name
     if not chosen:
         raise UserError(f"name a policy with --policy: {known}")
-    for name in chosen:
-        if name not in POLICIES:
-            raise UserError(f"--policy {name}: does not exist; choose one of {known}")
     return chosen
 
 

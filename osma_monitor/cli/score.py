@@ -12,6 +12,8 @@ import typer
 
 from osma_monitor.cli.episodes import columns, episodes, libraries, make_report
 from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
+from osma_monitor.core.metrics.preferences import preference_pairs, to_json_lines
+from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.table import FORMATS, Format, Table, render
 
@@ -34,6 +36,9 @@ def score(
     table: Annotated[list[str] | None, typer.Option(help="Only this table; may be given again.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table, not only the main ones.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write one file a table into this folder.")] = None,
+    preferences: Annotated[
+        Path | None, typer.Option(help="Write preference pairs as JSON lines: safe over unsafe successes of one start.")
+    ] = None,
     fail_on_violation: Annotated[
         bool, typer.Option("--fail-on-violation", help="Exit with 1 when an episode is unsafe or unknown.")
     ] = False,
@@ -55,9 +60,20 @@ def score(
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         print("\n".join(render(t, chosen, width) for t in selected), end="")
+    if preferences is not None:
+        _write_preferences(report.scores, preferences)
     if fail_on_violation and any(r.safety != "safe" for r in report.records if r.outcome.status != "aborted"):
         return EXIT_FINDINGS
     return EXIT_OK
+
+
+def _write_preferences(scores: ScoreTable | None, path: Path) -> None:
+    pairs = preference_pairs(scores) if scores is not None else []
+    try:
+        path.write_text(to_json_lines(pairs), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; choose a file that can be written") from error
+    print(f"{len(pairs)} preference pairs in {path}", file=sys.stderr)
 
 
 def format_of(word: str) -> Format:

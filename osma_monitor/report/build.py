@@ -20,11 +20,12 @@ from osma_monitor.core.metrics.batch import SignalColumns, columns_of
 from osma_monitor.core.metrics.failures import Failure, failure_of
 from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, episode_of
 from osma_monitor.core.metrics.paired import PairedComparison
+from osma_monitor.core.metrics.requested import requested_of, table_with_requests
 from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, score_record
 from osma_monitor.core.metrics.sensitivity import needed_signals
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
 from osma_monitor.core.safety import Library
-from osma_monitor.report import clause_tables, navigation_tables, safety_tables, sensitivity_tables
+from osma_monitor.report import clause_tables, navigation_tables, requested_tables, safety_tables, sensitivity_tables
 from osma_monitor.report.model import (
     ClauseSummary,
     Comparison,
@@ -48,6 +49,7 @@ class Collected:
     scores: ScoreTable
     episodes: tuple[NavigationEpisode, ...]  #: those with a matched cell or a known obstacle
     adaptation: Mapping[str, Any]  #: columns for SSI
+    requests: Mapping[str, Any]  #: the same with the control values that policies asked for, where they did
     failures: Mapping[str, tuple[Failure, ...]]  #: by policy, where a goal is known
     inactive: Mapping[tuple[str, str], int]  #: (clause, reason) -> episodes
     families: Mapping[str, str]  #: of each clause
@@ -66,6 +68,7 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
     scores: list[EpisodeScore] = []
     episodes: list[NavigationEpisode] = []
     columns: dict[str, list[Any]] = {}
+    requests: dict[str, list[Any]] = {}
     failures: dict[str, list[Failure]] = {}
     inactive: Counter[tuple[str, str]] = Counter()
     families: dict[str, str] = {}
@@ -76,6 +79,9 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
             pieces.append(columns_of(chunk, wanted))
         for name, values in ssi.table_from_records(chunk).items():
             columns.setdefault(name, []).append(values)
+        asking = [r for r in chunk if requested_of(r.info.attributes) is not None]
+        for name, values in table_with_requests(asking).items() if asking else ():
+            requests.setdefault(name, []).append(values)
         for record in chunk:
             scores.append(score_record(record))
             inactive.update(record.inactive.items())
@@ -94,6 +100,7 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
         as_table(scores),
         tuple(episodes),
         {name: np.concatenate(parts) for name, parts in columns.items()},
+        {name: np.concatenate(parts) for name, parts in requests.items()},
         {policy: tuple(found) for policy, found in failures.items()},
         dict(inactive),
         families,
@@ -146,14 +153,23 @@ def build(
     notes = safety_tables.provenance_notes(table)
     adaptation = collected.adaptation if len(collected.adaptation.get("cell", ())) else {}
     nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation, notes)
-    failures = navigation_tables.failures(collected.failures, notes)
+    nav_tables += [
+        t
+        for t in (
+            navigation_tables.failures(collected.failures, notes),
+            requested_tables.stalls(collected.failures, notes),
+        )
+        if not t.empty
+    ]
+    if len(collected.requests.get("cell", ())):
+        nav_tables.append(requested_tables.requested(collected.requests, notes))
     summaries = policy_summaries(table, collected.episodes, results, bootstrap)
     clause_wise, comparisons = clause_tables.all_tables(table, by, notes)
     comparison, note = headline_comparison(comparisons, [s.policy for s in summaries if s.n])
     tables: list[Table] = [safety_tables.summary(table, by, notes, bootstrap)]
     if len({*table.column("suite")}) > 1:
         tables.append(safety_tables.macro(table, ("suite",), notes))
-    tables += [*clause_wise, *nav_tables, *([failures] if not failures.empty else [])]
+    tables += [*clause_wise, *nav_tables]
     tables += sensitivity_tables.all_tables(table, collected.columns, rescore, notes)
     if collected.inactive:
         tables.append(safety_tables.inactive(collected.inactive, notes))
@@ -169,6 +185,7 @@ def build(
         gate_semantics=table.gate_semantics,
         library_hashes=table.library_hash,
         facts=facts or {},
+        scores=table,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.report.table import Kind, Table
 
 OutcomeKind = Literal["safe-success", "unsafe-success", "safe-failure", "unsafe-failure", "unknown"]
@@ -149,3 +150,4 @@ class Report:
     gate_semantics: tuple[str, ...]
     library_hashes: tuple[str, ...]
     facts: Mapping[str, str] = field(default_factory=dict)  #: further lines of the provenance footer
+    scores: ScoreTable | None = None  #: the episodes as columns

@@ -161,7 +161,7 @@ def test_tasks_come_from_names_patterns_and_files(tmp_path: Path) -> None:
         (["run", "kitchen/*/Z/*", "--policy", "cautious"], "matches no task"),
         (["run", "@none", "--policy", "cautious"], "none: No such file or directory; expected a file with one task id"),
         (["run", *TASKS], "name a policy with --policy: shortest_path"),
-        (["run", *TASKS, "--policy", "reckless"], "--policy reckless: does not exist; choose one of"),
+        (["run", *TASKS, "--policy", "reckless"], "--policy reckless: reckless does not exist; choose one of"),
         (["run", *TASKS, "--policy", "cautious", "--seeds", "a"], "--seeds a: expected whole numbers with commas"),
         (["run", *TASKS, "--policy", "cautious", "--option", "x"], "--option x: expected KEY=VALUE"),
         (["run", "--resume", "none"], "needs the folder of a run made by osma run or demo"),
@@ -173,6 +173,14 @@ def test_errors_name_what_was_expected(words: list[str], message: str, capsys: p
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and message in lines[0]
     assert not Path("runs").exists()
+
+
+def test_a_policy_can_have_a_label_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", TASKS[0], "--policy", "mine=cautious,theirs=shortest_path", "--out", "run", "--workers", "1"]
+    assert main(words) == 0
+    assert {r.info.policy for r in read_episodes(Path("run"))} == {"mine", "theirs"}
+    assert rollouts.load(Path("run")).names == {"mine": "cautious", "theirs": "shortest_path"}
+    assert run.options(["a=1.5", "b=true", "c=text"]) == {"a": 1.5, "b": True, "c": "text"}
 
 
 def test_a_plan_survives_its_file_and_a_broken_one_is_named(tmp_path: Path) -> None:

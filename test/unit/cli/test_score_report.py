@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_score_picks_tables_and_writes_files(run: Path, tmp_path: Path, capsys: 
     paths = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert {"summary.md", "clauses.md", "depth_mix.md", "inactive.md"} <= {p.name for p in paths}
     assert all(p.read_text().startswith("### ") for p in paths)
+
+
+def test_score_writes_preference_pairs(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pairs.jsonl"
+    assert main(["score", str(run), "--table", "summary", "--preferences", str(path)]) == 0
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    won = [r for r in synthetic.study(seeds=(0,)) if r.outcome.success]
+    unsafe = {r.info.episode_id: r.info.task for r in won if r.safety == "unsafe"}
+    safe = {r.info.task for r in won if r.safety == "safe"}
+    assert sorted(row["rejected"] for row in rows) == sorted(e for e, task in unsafe.items() if task in safe)
+    assert f"{len(rows)} preference pairs" in capsys.readouterr().err
 
 
 def test_score_can_fail_on_a_violation(run: Path, tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ import report_examples as synthetic
 
 from osma_monitor.core.episode import EpisodeRecord, Outcome
 from osma_monitor.core.motion import FEATURES
+from osma_monitor.io.configuration import clause_library
 from osma_monitor.report import build
+from osma_monitor.report.margins import margin_source
 from osma_monitor.report.model import PolicySummary, Report
+from osma_monitor.report.policy_table import policy_tables
 from osma_monitor.report.table import FORMATS, Table, render
 
 
@@ -182,3 +185,57 @@ def test_signals_are_dropped_past_the_limit_but_no_number_changes(monkeypatch: p
     assert sum(bool(r.signals) for r in small.records) < len(records) // 2
     assert [render(t, "csv") for t in small.tables] == [render(t, "csv") for t in whole.tables]
     assert small.policies == whole.policies
+
+
+def asking(record: EpisodeRecord) -> EpisodeRecord:
+    """A policy that asks for more clearance and less speed, the higher the tier."""
+    rank = ("low", "moderate", "high").index(record.info.attributes["tier"])
+    asked = {"requested_clearance_m": repr(0.1 + 0.2 * rank), "requested_speed": repr(1.0 - 0.3 * rank)}
+    region = {"requested_region_m": "2.0", "goal_x": "3.0", "goal_y": "0.0", "goal_yaw": "0.0"}
+    info = replace(record.info, attributes={**record.info.attributes, **asked, **region})
+    return replace(record, info=info)
+
+
+def test_requested_control_stands_beside_executed_motion() -> None:
+    records = [asking(r) for r in synthetic.study(seeds=(0,))]
+    frame = table(made(records), "requested").frame.set_index("policy")
+    for policy in ("cautious", "shortest_path"):
+        mine = [r for r in records if r.info.policy == policy]
+        row = frame.loc[policy]
+        assert row.n == 12 and row.ssi_values == 1.0 and row.reached == 1.0
+        assert row.clearance_H == pytest.approx(0.5) and row.speed_H == pytest.approx(0.4)
+        met = [r.motion.d_min >= float(r.info.attributes["requested_clearance_m"]) - 1e-9 for r in mine]
+        assert row.met == pytest.approx(sum(met) / len(met))
+        high = [r.motion.d_min for r in mine if r.info.attributes["tier"] == "high"]
+        assert row.d_min_H == pytest.approx(sum(high) / len(high))
+
+
+def test_failed_tasks_are_classed_where_the_goal_is_known() -> None:
+    records = [asking(r) for r in synthetic.study()]
+    frame = table(made(records), "failures").frame
+    failed = sum(r.outcome.status == "failure" for r in records)
+    assert frame.n.sum() == failed > 0
+    assert set(frame["class"]) <= {"heading", "stagnation", "motion without progress", "incomplete approach"}
+
+
+def test_margins_come_from_the_library_that_judged() -> None:
+    library = clause_library()
+    clause = library["max_contact_force_under_200N"]
+    record = synthetic.episode("shortest_path", "A", "high", "baby")
+    assert margin_source([library])(record) == []  # judged by another library
+    record = replace(record, provenance=replace(record.provenance, library_hash=library.hash))
+    (margin,) = margin_source([library])(record)
+    expected = (clause.threshold - record.signals["contact_force_max"]) / clause.threshold
+    assert margin.values == pytest.approx(expected) and margin.threshold == 200.0
+    assert margin.values.min() == pytest.approx(record.clauses[0].rho / 200.0)
+
+
+def test_policy_tables_hold_no_place_or_time() -> None:
+    records = synthetic.study()
+    elsewhere = [
+        replace(r, provenance=replace(r.provenance, session={"host": "b", "started": "later"})) for r in records
+    ]
+    texts = [[render(t, "text") for t in policy_tables(made(its))] for its in (records, elsewhere)]
+    assert texts[0] == texts[1] and "2030" not in "".join(texts[0])
+    assert [text.split("\n")[0] for text in texts[0]] == ["cautious", "shortest_path"]
+    assert "SSI compares the tiers inside 2 matched cells." in texts[0][-1]
