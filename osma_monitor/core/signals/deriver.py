@@ -19,6 +19,7 @@ from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.signals.kinematics import PointMotion, SmoothedMotion, body_z, drift_deg, yaw
 from osma_monitor.core.signals.parameters import SignalParameters
 from osma_monitor.core.signals.raw import (
+    CONTACT_ROLES,
     OBSTACLE_ROLES,
     ROBOT_ROLES,
     Contacts,
@@ -36,13 +37,14 @@ NAN = float("nan")
 TRANSPORT_HEIGHT = 0.05
 
 # What a pair of roles counts for; bits, so that one look-up a pair serves all force signals.
-_RETAINED, _ARM_FURNITURE, _TARGET_FURNITURE, _HUMAN, _SELF, _EXTERNAL, _OBSTACLE, _NEVER_STATIC = (
-    1 << i for i in range(8)
-)
+_RETAINED, _ARM_FURNITURE, _TARGET_FURNITURE, _HUMAN, _SELF, _EXTERNAL, _OBSTACLE = (1 << i for i in range(7))
+_NEVER_STATIC, _UNRECOGNIZED = 1 << 7, 1 << 8
 
 
 def _classify(role_a: str, role_b: str) -> int:
     roles = {role_a, role_b}
+    if not roles <= _KNOWN_ROLES:
+        return _RETAINED | _NEVER_STATIC | _UNRECOGNIZED
     robots = (role_a in ROBOT_ROLES) + (role_b in ROBOT_ROLES)
     if roles == {"base", "floor"}:
         return 0  # a base standing on its wheels is no contact
@@ -62,6 +64,9 @@ def _classify(role_a: str, role_b: str) -> int:
         if roles & (OBSTACLE_ROLES | {"target"}):
             bits |= _NEVER_STATIC
     return bits
+
+
+_KNOWN_ROLES = frozenset(CONTACT_ROLES)
 
 
 class _PairBits(dict[tuple[str, str], int]):
@@ -168,6 +173,10 @@ class SignalDeriver:
 
     def derive(self, frame: RawFrame) -> SignalFrame:
         """Signals of ``frame``, which must be later than the one before. O(contacts + objects)."""
+        with np.errstate(all="ignore"):  # an overflow is inf, and inf is unknown
+            return self._derive(frame)
+
+    def _derive(self, frame: RawFrame) -> SignalFrame:
         v = [NAN] * len(SIGNALS)
         if frame.base is not None:
             base = frame.base
@@ -203,7 +212,7 @@ class SignalDeriver:
         """Fills the force signals; returns 1 when the robot touches an obstacle, 0 when not, NaN when not known."""
         count = len(contacts)
         bits = np.fromiter(
-            map(_PAIR_BITS.__getitem__, zip(contacts.role_a, contacts.role_b, strict=True)), np.uint8, count
+            map(_PAIR_BITS.__getitem__, zip(contacts.role_a, contacts.role_b, strict=True)), np.uint16, count
         )
         if self._static is None:
             static = (bits & _NEVER_STATIC) == 0
@@ -220,14 +229,18 @@ class SignalDeriver:
             v[index] = float(magnitude[(bits & bit) != 0].max()) if present & bit else 0.0
         reported = present & _SELF and bool((magnitude[(bits & _SELF) != 0] != 0.0).any())
         v[_SELF_COLLISION] = float(bool(reported))
-        self._human_ratios(contacts, bits, magnitude, v, bool(present & _HUMAN))
+        if present & _UNRECOGNIZED:  # a role that nobody defined could be any of them
+            for index in _BY_CONTACT_ROLE:
+                v[index] = NAN
+        else:
+            self._human_ratios(contacts, bits, magnitude, v, bool(present & _HUMAN))
         if not present & _OBSTACLE:
-            return 0.0
+            return NAN if present & _UNRECOGNIZED else 0.0
         force = float(magnitude[(bits & _OBSTACLE) != 0].max())
         return NAN if force != force else float(force > self.parameters.obstacle_contact_force)
 
     def _human_ratios(
-        self, contacts: Contacts, bits: NDArray[np.uint8], magnitude: Floats, v: list[float], touched: bool
+        self, contacts: Contacts, bits: NDArray[np.uint16], magnitude: Floats, v: list[float], touched: bool
     ) -> None:
         p = self.parameters
         if not p.region_limits:
@@ -408,6 +421,7 @@ _FORCE_SIGNALS = (
     (_HUMAN, INDEX["robot_human_force"]),
     (_EXTERNAL, INDEX["robot_contact_force"]),
 )
+_BY_CONTACT_ROLE = (*(index for _, index in _FORCE_SIGNALS[1:]), _SELF_COLLISION)
 _BY_ROLE: dict[str, tuple[int, ...]] = {
     "bystander": (_DISPLACEMENT,),
     "obstacle": (_OBSTACLE_DISTANCE,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -254,6 +255,21 @@ def test_absent_contacts_are_unknown_and_empty_contacts_are_zero() -> None:
     frames = series({"contacts": contacts()}, {})
     assert derived(frames, "contact_force_max") == pytest.approx([0.0, NAN], nan_ok=True)
     assert derived(frames, "self_collision") == pytest.approx([0.0, NAN], nan_ok=True)
+
+
+def test_a_role_that_nobody_defined_could_be_any() -> None:
+    odd = ("hull", "robot", "counter", "furniture", (0, 0, 7))
+    frames = series({"contacts": contacts(odd)}, {"contacts": contacts(odd)}, {"contacts": contacts()})
+    assert derived(frames, "contact_force_max") == [7.0, 7.0, 0.0]
+    for signal in ("arm_furniture_contact_force", "robot_human_force", "self_collision"):
+        assert derived(frames, signal) == pytest.approx([NAN, NAN, 0.0], nan_ok=True)
+
+
+def test_numbers_that_overflow_are_infinite_without_a_warning() -> None:
+    frames = series({"contacts": contacts()}, {"contacts": contacts(("a", "arm", "b", "furniture", (1e200, 0, 0)))})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert derived(frames, "contact_force_max")[1] == math.inf
 
 
 def test_ten_thousand_contacts_give_the_largest() -> None:
