@@ -57,16 +57,19 @@ class Suite:
     tasks: Mapping[str, Task] = field(default_factory=dict)
 
     def task(self, task: str) -> Task:
-        """The listed task of that id; any other id is a task of the suite's default templates, when it has some.
+        """The listed task of that id or name; any other is a task of the suite's default templates, when it has some.
 
         Raises:
             UserError: the suite lists its tasks and has no default.
         """
-        found = self.tasks.get(task)
+        found = self.tasks.get(task) or next((t for t in self.tasks.values() if t.name == task), None)
         if found is not None:
             return found
         if self.tasks and not self.templates:
-            raise UserError(f"suite {self.name} has no task {task!r}{suggestion(task, self.tasks)}")
+            raise UserError(
+                f"suite {self.name} has no task {task!r}{suggestion(task, self.tasks)}; "
+                "give the task's templates and tags, or add it to the suite's file"
+            )
         return Task(self.name, task, self.templates)
 
 

@@ -81,6 +81,7 @@ def test_a_task_is_found_in_its_suite(library: Library, registry: Registry) -> N
     by_name = active_clauses(library, registry, suite="libero_goal", task="9")
     by_hand = active_clauses(library, registry, ["wine_rack_insert"], [], suite="libero_goal")
     assert by_name == by_hand
+    assert active_clauses(library, registry, suite="libero_goal", task="put the wine bottle on the rack") == by_name
     with pytest.raises(UserError, match="has no task '10'"):
         active_clauses(library, registry, suite="libero_goal", task="10")
 
