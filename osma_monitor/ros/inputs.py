@@ -201,6 +201,9 @@ class FrameReceiver:
         except ValueError as error:
             self.refuse(item.topic, "malformed", str(error))
             return
+        except Exception as error:  # whatever a message holds, it must not end the node
+            self.refuse(item.topic, f"not converted ({type(error).__name__})", str(error))
+            return
         for key, value in values:
             if self.assembler is None:
                 self._waiting.append((item.part, key, stamp_ns, value))
@@ -221,6 +224,10 @@ class FrameReceiver:
             self._frame(frame, now)
 
     def _frame(self, frame: Any, now: int) -> None:
+        if frame.stamp_ns <= self.last_stamp_ns:
+            # the assembler has made sure that it is no single late message
+            self.refuse("clock", "set back", f"from {self.last_stamp_ns} to {frame.stamp_ns} ns")
+            self._new_segmenter("the clock was set back")
         self.frames += 1
         self.last_stamp_ns = frame.stamp_ns
         self._give(self.segmenter.push(frame, now))
@@ -272,13 +279,17 @@ class FrameReceiver:
 
     def restart(self, reason: str) -> None:
         """Forget stamps and episodes: the running one ends incomplete."""
-        self._give(self.segmenter.finish(reason))
-        counts = self.segmenter.counts
-        self.segmenter = self._make_segmenter()
-        self.segmenter.counts.update(counts)
+        self._new_segmenter(reason)
         self.last_stamp_ns = 0
         if self.assembler is not None:
             self.assembler.reset()
+
+    def _new_segmenter(self, reason: str) -> None:
+        # a rule would call this a regular end; what interrupts a source is none
+        self._give([replace(s, complete=False) if isinstance(s, End) else s for s in self.segmenter.finish(reason)])
+        counts = self.segmenter.counts
+        self.segmenter = self._make_segmenter()
+        self.segmenter.counts.update(counts)
 
     def _configure(self, sources: tuple[str, ...]) -> None:
         """Make the assembler for what the source declares, or for what has a publisher where it declares nothing."""

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class SafetyMonitor(LifecycleNode):
         self._reported: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
         self._cannot_judge = ""
+        self._said_off: dict[str, str] = {}
         self._by_hand: set[str] = set()  #: episodes that a person began: their first stamp is not known beforehand
         self.robot: RobotModel | None = None
         self._robot_inputs: RobotInputs | None = None
@@ -340,6 +341,7 @@ class SafetyMonitor(LifecycleNode):
         for event in update.events:
             self._violations.publish(outputs.violation(event, episode_id))
         if update.step == 0:
+            self._say_what_is_off(tracker.monitor.inactive)
             self._clauses.publish(outputs.clause_list(tracker.monitor, update.stamp_ns))
         self._last_status = outputs.clause_status(update, episode_id, tracker.monitor.refused)
         self._status.publish(self._last_status)
@@ -349,6 +351,15 @@ class SafetyMonitor(LifecycleNode):
         tracker.log(update)
         for event in update.events:
             self.get_logger().warning(outputs.violation_text(event))
+
+    def _say_what_is_off(self, inactive: Mapping[str, str]) -> None:
+        """Clauses that a missing capability switches off, once for each set of them."""
+        off = {clause: reason for clause, reason in inactive.items() if "not available" in reason}
+        if off and off != self._said_off:
+            self.get_logger().warning(
+                "switched off for want of inputs: " + "; ".join(f"{clause}: {reason}" for clause, reason in off.items())
+            )
+        self._said_off = off
 
     def _publish_rest(self, frame: RawFrame, update: Update, episode_id: str) -> None:
         """What only people and recorders read: made when somebody listens."""
@@ -398,7 +409,10 @@ class SafetyMonitor(LifecycleNode):
         receiver, tracker = self.receiver, self.tracker
         if receiver is None or tracker is None:
             return
-        receiver.poll()
+        try:
+            receiver.poll()
+        except Exception as error:  # a fault in one look must not end the monitor
+            self._report(f"internal error while waiting: {type(error).__name__}: {error}")
         limit = self.values.silence_limit
         silence = time.monotonic() - self._last_frame_wall
         if limit and tracker.monitor is not None and tracker.monitor.step and silence > limit:

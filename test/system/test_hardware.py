@@ -1,0 +1,468 @@
+"""Beside a robot: robot files, units, people with buttons, quality of service, faulty clocks and messages."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+pytest.importorskip("rclpy")
+
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import PoseStamped
+from nav_msgs.msg import Odometry
+from osma_monitor.msg import ClauseStatus, Contacts, EpisodeEvent, EpisodeSummary, ObjectStates, SafetyState
+from osma_monitor.msg import RawFrame as RawFrameMsg
+from osma_monitor.srv import Acknowledge, BeginEpisode, CorrectOutcome, EndEpisode
+from sensor_msgs.msg import JointState, Joy
+from std_msgs.msg import Header
+
+from osma_monitor.io.store import read_episodes
+from osma_monitor.ros import topics
+from osma_monitor.ros.conversions import header, msg_to_frame, to_time
+
+pytestmark = pytest.mark.ros
+of = topics.of_monitor
+SO101 = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")
+
+
+def call(observer, kind, name, **fields):
+    client = observer.node.create_client(kind, of(name))
+    observer.until(client.service_is_ready, f"the service {name}")
+    future = client.call_async(kind.Request(**fields))
+    observer.until(future.done, f"the response of {name}")
+    return future.result()
+
+
+class Driver:
+    """Publishes what a robot's driver would, at a steady pace while the observer waits."""
+
+    def __init__(self, observer, period=0.02):
+        self.observer, self._period, self._next = observer, period, 0.0
+        self._publishers, self.sent = {}, 0
+
+    def publisher(self, kind, topic, qos=None):
+        self._publishers[topic] = self.observer.node.create_publisher(kind, topic, qos or topics.reliable())
+        return self._publishers[topic]
+
+    def until(self, condition, what, send, *watched, limit=30.0):
+        def step():
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + self._period
+                send()
+                self.sent += 1
+            return condition()
+
+        return self.observer.until(step, what, limit, *watched)
+
+
+def now():
+    return time.time_ns()
+
+
+def values(diagnostics, name):
+    """The latest status of that concern: (level, message, values)."""
+    for array in reversed(diagnostics):
+        for status in array.status:
+            if status.name.endswith(name):
+                return ord(status.level), status.message, {v.key: v.value for v in status.values}
+    return None
+
+
+@pytest.fixture
+def arm(observer, nodes, tmp_path):
+    """An SO-101 whose joints come in another order than the robot file's."""
+    driver = Driver(observer)
+    joints = driver.publisher(JointState, topics.JOINT_STATES)
+    pose = driver.publisher(PoseStamped, topics.EE_POSE)
+    objects = driver.publisher(ObjectStates, topics.OBJECTS)
+    names = list(reversed(SO101))
+
+    def send():
+        stamp = now()
+        joints.publish(
+            JointState(header=header(stamp), name=names, position=[50.0] * 6, velocity=[0.0] * 6, effort=[100.0] * 6)
+        )
+        moved = PoseStamped(header=header(stamp, "base_link"))
+        moved.pose.orientation.w = 1.0
+        pose.publish(moved)
+        objects.publish(ObjectStates(header=header(stamp, "base_link")))
+
+    driver.send = send
+    return driver
+
+
+def test_a_robot_file_gives_units_names_and_episodes_by_hand(arm, observer, nodes, tmp_path):
+    run = tmp_path / "run"
+    frames = observer.listen(RawFrameMsg, of(topics.FRAME))
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
+    monitor = nodes.start("safety_monitor", robot="so101", episode_log=run, suite="so101", policy="pi")
+    states = observer.listen(SafetyState, of(topics.STATE))
+    arm.until(lambda: states, "the monitor", arm.send, monitor)
+    begun = call(observer, BeginEpisode, topics.BEGIN_EPISODE, task="butter")
+    assert begun.success and begun.episode_id.startswith("pi-")
+    arm.until(lambda: len(status) > 20 and len(frames) > 5, "20 frames", arm.send, monitor)
+
+    frame = msg_to_frame(frames[-1])
+    assert frame.joints.name == SO101
+    at_50 = dict(zip(frame.joints.name, frame.joints.position.tolist(), strict=True))
+    assert at_50["shoulder_pan"] == pytest.approx(0.96) and at_50["gripper"] == pytest.approx(0.79 + 0.48, abs=1e-2)
+    assert frame.joints.effort[0] == pytest.approx(0.09)
+    assert frame.ee is not None and frame.gripper is not None
+
+    ended = call(
+        observer, EndEpisode, topics.END_EPISODE, outcome=EpisodeEvent.OUTCOME_FAILURE, reason="dropped it", who="Ada"
+    )
+    assert ended.success and ended.episode_id == begun.episode_id
+    observer.until(lambda: summaries, "the summary", 10, monitor)
+    assert not call(observer, EndEpisode, topics.END_EPISODE, outcome=1).success
+    [record] = read_episodes(run)
+    assert record.outcome.status == "failure" and record.outcome.reason == "dropped it (says Ada)"
+    assert record.info.task == "butter" and record.info.robot == "so101" and record.complete and not record.partial
+
+    refused = call(observer, CorrectOutcome, topics.CORRECT_OUTCOME, episode_id=begun.episode_id, outcome=1)
+    assert not refused.success
+    for wrong in ("../../etc/passwd", "no such episode"):
+        answer = call(
+            observer, CorrectOutcome, topics.CORRECT_OUTCOME, episode_id=wrong, outcome=1, who="Ada", why="video"
+        )
+        assert not answer.success and "no finished episode" in answer.message
+    corrected = call(
+        observer, CorrectOutcome, topics.CORRECT_OUTCOME, episode_id=begun.episode_id, outcome=1, who="Ada", why="video"
+    )
+    assert corrected.success, corrected.message
+    assert next(read_episodes(run)).outcome.status == "success"
+    assert next(read_episodes(run, corrected=False)).outcome.status == "failure"
+
+
+def test_joystick_buttons_begin_and_end(arm, observer, nodes, tmp_path):
+    joy = observer.node.create_publisher(Joy, topics.JOY, 10)
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
+    monitor = nodes.start("safety_monitor", robot="so101", episode_log=tmp_path / "run", joy_begin=0, joy_success=1)
+    arm.until(lambda: joy.get_subscription_count(), "the monitor", arm.send, monitor)
+
+    def press(button):
+        for held in (True, True, False):  # held over two messages: pressed once
+            joy.publish(Joy(buttons=[int(held and button == i) for i in range(2)]))
+
+    press(0)
+    arm.until(lambda: len(status) > 10, "10 frames", arm.send, monitor)
+    press(1)
+    arm.until(lambda: summaries, "the summary", arm.send, monitor)
+    assert summaries[0].outcome == EpisodeEvent.OUTCOME_SUCCESS
+    assert len(list(read_episodes(tmp_path / "run"))) == 1
+
+
+def test_a_pause_ends_an_episode_under_the_rule_gap(arm, observer, nodes, tmp_path):
+    summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    monitor = nodes.start(
+        "safety_monitor", robot="so101", episode_log=tmp_path / "run", episode_rule="gap", gap=0.5, silence_limit=1.0
+    )
+    arm.until(lambda: len(status) > 10, "10 frames", arm.send, monitor)
+    observer.until(lambda: summaries, "the end by silence", 10, monitor)
+    seen = len(status)
+    arm.until(lambda: len(status) > seen + 10, "10 frames of the next one", arm.send, monitor)
+    assert status[0].episode_id != status[-1].episode_id
+
+
+@pytest.fixture
+def base(observer):
+    """Odometry and one obstacle, exactly stamped, of an episode announced by event."""
+    driver = Driver(observer, period=0.01)
+    odometry = driver.publisher(Odometry, topics.ODOM)
+    objects = driver.publisher(ObjectStates, topics.OBJECTS)
+    event = driver.publisher(EpisodeEvent, topics.EPISODE, topics.latched())
+    driver.stamp = now()
+    driver.speed, driver.distance = 0.1, 4.0
+
+    def start(**fields):
+        fields = {"sources": ["base", "objects"], "suite": "kitchen", "templates": ["navigate"], **fields}
+        event.publish(
+            EpisodeEvent(
+                header=Header(stamp=to_time(driver.stamp + 10**7), frame_id="driver"),
+                event=EpisodeEvent.START,
+                **{"episode_id": "one", **fields},
+            )
+        )
+
+    def end(steps=0):
+        event.publish(
+            EpisodeEvent(
+                header=Header(stamp=to_time(driver.stamp), frame_id="driver"),
+                event=EpisodeEvent.END,
+                episode_id="one",
+                outcome=EpisodeEvent.OUTCOME_SUCCESS,
+                steps=steps,
+            )
+        )
+
+    def message():
+        driver.stamp += 10**7
+        moved = Odometry(header=header(driver.stamp, "world"), child_frame_id="base_link")
+        moved.pose.pose.orientation.w = 1.0
+        moved.twist.twist.linear.x = driver.speed
+        seen = ObjectStates(header=header(driver.stamp, "world"), id=["v"], category=["baby"], role=["human"])
+        seen.position.extend([1.0, 0.0, 0.0])
+        seen.orientation.extend([0.0, 0.0, 0.0, 1.0])
+        seen.distance.append(driver.distance)
+        seen.in_contact.append(0)
+        return moved, seen
+
+    def send():
+        moved, seen = message()
+        odometry.publish(moved)
+        objects.publish(seen)
+
+    driver.start, driver.end, driver.send, driver.message = start, end, send, message
+    driver.odometry, driver.objects = odometry, objects
+    return driver
+
+
+@pytest.fixture
+def watched(base, observer, nodes, tmp_path):
+    """A monitor that already judges the base's episode."""
+    base.status = observer.listen(ClauseStatus, of(topics.STATUS))
+    base.states = observer.listen(SafetyState, of(topics.STATE))
+    base.diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
+    base.summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
+    base.monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run", clock_limit=600.0)
+    observer.until(
+        lambda: base.odometry.get_subscription_count() and base.objects.get_subscription_count(), "the monitor", 30
+    )
+    base.start()
+    base.until(lambda: len(base.status) > 10, "10 frames", base.send, base.monitor)
+    return base
+
+
+def alive(base):
+    """The monitor still judges what comes next."""
+    seen = len(base.status)
+    base.until(lambda: len(base.status) > seen + 5, "more frames", base.send, base.monitor)
+    assert base.monitor.popen.poll() is None
+    return True
+
+
+def refused(base, text):
+    """The diagnostics name the cause."""
+
+    def found():
+        report = values(base.diagnostics, "frames")
+        return report and any(text in key for key in report[2])
+
+    base.until(found, f"a diagnosis of {text}", base.send, base.monitor)
+    return True
+
+
+def test_nan_odometry_is_unknown_not_safe(watched):
+    base = watched
+
+    base.until(lambda: base.states[-1].state == SafetyState.OK, "OK", base.send, base.monitor)
+
+    def send_nan():
+        moved, seen = base.message()
+        moved.twist.twist.linear.x = math.nan
+        seen.distance[0] = math.nan
+        base.odometry.publish(moved)
+        base.objects.publish(seen)
+
+    base.until(lambda: base.states[-1].state == SafetyState.UNKNOWN, "UNKNOWN", send_nan, base.monitor)
+    base.until(lambda: base.states[-1].state == SafetyState.OK, "OK again", base.send, base.monitor)
+    assert base.states[-1].latched == SafetyState.UNKNOWN
+    answer = call(base.observer, Acknowledge, topics.ACKNOWLEDGE, who="Ada", reason="sensor unplugged")
+    assert answer.success and answer.latched == SafetyState.UNKNOWN
+    base.until(lambda: base.states[-1].latched == SafetyState.OK, "acknowledged", base.send, base.monitor)
+    base.end()
+    base.observer.until(lambda: base.summaries, "the summary", 10, base.monitor)
+    assert base.summaries[0].safety != EpisodeSummary.SAFE
+
+
+def test_an_acknowledgement_needs_a_name(watched):
+    assert not call(watched.observer, Acknowledge, topics.ACKNOWLEDGE).success
+
+
+def test_silence_is_unknown(watched):
+    base = watched
+    base.observer.until(
+        lambda: base.states[-1].state == SafetyState.UNKNOWN and "no frame for" in base.states[-1].reasons[0],
+        "UNKNOWN for want of frames",
+        10,
+        base.monitor,
+    )
+    base.observer.until(
+        lambda: (values(base.diagnostics, "inputs") or (0, ""))[1].find("silent for") >= 0, "the diagnosis", 10
+    )
+    assert alive(base)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "kind"),
+    [(0, "zero_stamp"), (12 * 10**9, "foreign_clock"), (None, "repeated frames")],
+)
+def test_stamps_that_cannot_be_are_refused_and_counted(watched, stamp, kind):
+    base = watched
+    moved, _ = base.message()
+    moved.header.stamp = to_time(base.stamp - 10**7 if stamp is None else stamp)
+    base.odometry.publish(moved)
+    assert alive(base) and refused(base, kind)
+
+
+def test_a_clock_set_back_by_an_hour_ends_the_episode_and_the_next_one_counts(watched, tmp_path):
+    base = watched
+    base.stamp -= 300 * 10**9
+    base.until(lambda: base.summaries, "the cut episode", base.send, base.monitor)
+    assert not base.summaries[0].complete and base.summaries[0].steps > 10
+    assert base.states[-1].state == SafetyState.UNKNOWN
+    base.start(episode_id="two")
+    base.until(lambda: base.status[-1].episode_id == "two", "the next episode", base.send, base.monitor)
+    assert alive(base) and refused(base, "clock: set back")
+
+
+def test_messages_dropped_reordered_and_delayed(watched, tmp_path):
+    import random
+
+    base, rng, late = watched, random.Random(0), []
+
+    def send():
+        moved, seen = base.message()
+        out = [(base.odometry, moved), (base.objects, seen)]
+        rng.shuffle(out)
+        for publisher, message in out:
+            draw = rng.random()
+            if draw < 0.3:
+                continue  # dropped
+            if draw < 0.4:
+                late.append((base.sent + rng.randrange(50), publisher, message))  # up to 0.5 s late
+                continue
+            publisher.publish(message)
+            if draw > 0.9:
+                publisher.publish(message)  # twice
+        for item in [item for item in late if item[0] <= base.sent]:
+            late.remove(item)
+            item[1].publish(item[2])
+
+    seen = len(base.status)
+    base.until(lambda: len(base.status) > seen + 100, "100 frames", send, base.monitor)
+    # a frame that is sent twice is answered twice, and judged once
+    judged = {s.step: (s.header.stamp.sec, s.header.stamp.nanosec) for s in base.status}
+    stamps = [judged[step] for step in sorted(judged)]
+    assert stamps == sorted(set(stamps)), "a frame was judged twice or out of order"
+    assert refused(base, "incomplete") and alive(base)
+    base.end(steps=base.sent)
+    base.observer.until(lambda: base.summaries, "the summary", 10, base.monitor)
+    assert base.summaries[0].partial and base.summaries[0].safety != EpisodeSummary.SAFE
+
+
+def test_arrays_and_texts_beyond_the_limits_are_refused(watched):
+    base = watched
+    _, seen = base.message()
+    seen.id = ["x" * 1_000_000]
+    base.objects.publish(seen)
+    _, seen = base.message()
+    seen.category = []
+    base.objects.publish(seen)
+    assert refused(base, "objects: malformed") and alive(base)
+
+
+def test_ten_thousand_contacts_and_html_in_names(base, observer, nodes, tmp_path):
+    n = 10_000
+    contacts = observer.node.create_publisher(Contacts, topics.CONTACTS, topics.reliable())
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run")
+    observer.until(
+        lambda: contacts.get_subscription_count() and base.odometry.get_subscription_count(), "the monitor", 30
+    )
+    base.start(episode_id="<script>alert(1)</script>\n../../x", sources=["base", "objects", "contacts"])
+
+    def send():
+        base.send()
+        contacts.publish(
+            Contacts(
+                header=header(base.stamp, "world"),
+                body_a=["<b>arm</b>\n"] * n,
+                body_b=["wall"] * n,
+                role_a=["arm"] * n,
+                role_b=["furniture"] * n,
+                force_x=[1.0] * n,
+                force_y=[0.0] * n,
+                force_z=[0.0] * n,
+            )
+        )
+
+    base._period = 0.1
+    base.until(lambda: len(status) > 5, "5 frames", send, monitor)
+    assert monitor.stop() == 0
+    assert {f.parent for f in tmp_path.rglob("*.parquet")} == {tmp_path / "run"}
+    [record] = read_episodes(tmp_path / "run")
+    assert record.info.episode_id == "<script>alert(1)</script>\n../../x"
+    assert "\n../../x" not in monitor.output
+
+
+def test_objects_that_appear_vanish_and_repeat(watched):
+    base = watched
+    steps = iter(range(10**6))
+
+    def send():
+        moved, seen = base.message()
+        ids = [["v"], [], ["v", "v"], ["a", "b", "v"]][next(steps) % 4]
+        n = len(ids)
+        base.odometry.publish(moved)
+        seen = ObjectStates(
+            header=seen.header, id=ids, category=["vase"] * n, role=["obstacle"] * n, in_contact=[0] * n
+        )
+        seen.position.extend([1.0, 0.0, 0.0] * n)
+        seen.orientation.extend([0.0, 0.0, 0.0, 1.0] * n)
+        seen.distance.extend([2.0] * n)
+        base.objects.publish(seen)
+
+    before = len(base.status)
+    base.until(lambda: len(base.status) > before + 40, "40 frames", send, base.monitor)
+    assert alive(base)
+
+
+def test_a_best_effort_publisher_is_read_and_named(observer, nodes, tmp_path):
+    odometry = observer.node.create_publisher(Odometry, topics.ODOM, topics.best_effort())
+    diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
+    monitor = nodes.start("safety_monitor", episode_log="")
+
+    def received():
+        odometry.publish(Odometry(header=header(now(), "world")))
+        report = values(diagnostics, "inputs")
+        return (
+            report and "read best effort" in report[2]["odom (base)"] and " 0 messages" not in report[2]["odom (base)"]
+        )
+
+    observer.until(received, "messages read best effort", 20, monitor)
+
+
+def test_a_best_effort_publisher_of_a_reliable_reader_is_an_error(observer, nodes):
+    diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
+    monitor = nodes.start("safety_monitor", episode_log="", reliability="reliable")
+    observer.until(lambda: diagnostics, "the diagnostics", 20, monitor)
+    observer.node.create_publisher(Odometry, topics.ODOM, topics.best_effort())
+    began = time.monotonic()
+    observer.until(lambda: "incompatible QoS" in values(diagnostics, "inputs")[1], "the diagnosis", 10, monitor)
+    assert values(diagnostics, "inputs")[0] == 2
+    assert time.monotonic() - began < 2.5
+
+
+def test_a_log_that_cannot_be_written_is_diagnosed_and_monitoring_goes_on(base, observer, nodes, tmp_path):
+    (tmp_path / "run").write_text("a file where the folder should be")
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
+    diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
+    monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run")
+    observer.until(lambda: base.odometry.get_subscription_count() and base.objects.get_subscription_count(), "it", 30)
+    base.start()
+    base.until(
+        lambda: len(status) > 10 and (values(diagnostics, "episode log") or (0,))[0] == 2,
+        "verdicts and the diagnosis",
+        base.send,
+        monitor,
+    )
+    base.end()
+    observer.until(lambda: summaries, "the summary", 10, monitor)
+    assert not summaries[0].stored and "run" in summaries[0].error
