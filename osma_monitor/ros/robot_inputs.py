@@ -29,7 +29,7 @@ from osma_monitor.core.robot import (
 )
 from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Objects
 from osma_monitor.core.signals.transforms import IDENTITY, Transform, UnknownFrameError
-from osma_monitor.io.bag.messages import CONVERSIONS, transforms
+from osma_monitor.io.bag.messages import CONVERSIONS
 from osma_monitor.ros import topics
 from osma_monitor.ros.conversions import to_ns
 from osma_monitor.ros.inputs import TopicInput
@@ -86,13 +86,18 @@ class RobotInputs:
 
     def take_transforms(self, message: Any, fixed: bool) -> None:
         """A tf2_msgs/TFMessage."""
-        for parent, child, stamp_ns, transform in transforms(message):
-            if not np.isfinite(transform.translation).all() or not np.isfinite(transform.rotation).all():
+        for item in message.transforms:
+            parent, child = item.header.frame_id, item.child_frame_id
+            p, q = item.transform.translation, item.transform.rotation
+            numbers = np.array([p.x, p.y, p.z, q.x, q.y, q.z, q.w])
+            if not np.isfinite(numbers).all():
                 self._refuse("/tf", "not finite", f"{parent} to {child}")
-            elif fixed:
+                continue
+            transform = Transform(numbers[:3], numbers[3:])
+            if fixed:
                 self.buffer.set_fixed(parent, child, transform)
             else:
-                self.buffer.set(parent, child, stamp_ns, transform)
+                self.buffer.set(parent, child, to_ns(item.header.stamp), transform)
 
     # -- inputs --------------------------------------------------------------------------------------------------
 

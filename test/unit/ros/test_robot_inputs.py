@@ -1,0 +1,165 @@
+"""A robot file's inputs: names, units, frames, force sensors. Messages as a driver would send them."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+from geometry_msgs.msg import PoseStamped, WrenchStamped
+from osma_monitor.msg import Contacts, ObjectStates
+from osma_monitor.srv import Tare
+from sensor_msgs.msg import JointState
+
+from osma_monitor.core.errors import UserError
+from osma_monitor.io.robots import parse_robot
+from osma_monitor.ros.conversions import header
+from osma_monitor.ros.robot_inputs import RobotInputs, message_type
+
+pytestmark = pytest.mark.ros
+STAMP = 5 * 10**9
+
+
+def robot_inputs(text):
+    refused = []
+    inputs = RobotInputs(None, parse_robot(text), lambda *args: refused.append(args))
+    return inputs, {i.topic: i for i in inputs.topic_inputs()}, refused
+
+
+ARM = """
+name: arm
+frame: base
+inputs:
+  - {part: joints, topic: js}
+  - {part: objects, topic: things, role: bystander, category: cup}
+  - {part: ee, topic: tool}
+primary: js
+joints:
+  - {name: a, source: motor_2, span: [-1.0, 1.0], torque_constant: 0.5}
+  - {name: b, source: motor_1, zero: 10.0, scale: -0.1}
+gripper: {joint: a, least_effort: 2.0}
+transforms:
+  - parent: base
+    child: camera
+    translation: [1.0, 2.0, 3.0]
+    rotation: [0.0, 0.0, 0.7071067811865476, 0.7071067811865476]
+"""
+
+
+def values(item, message):
+    return dict(item.values(message))
+
+
+def test_joints_by_name_in_any_order_with_units():
+    _, inputs, _ = robot_inputs(ARM)
+    message = JointState(
+        header=header(STAMP), name=["motor_1", "x", "motor_2"], position=[20.0, 9.0, 50.0], effort=[1.0, 9.0, 8.0]
+    )
+    got = values(inputs["js"], message)
+    joints = got["js"]
+    assert joints.name == ("a", "b")
+    assert joints.position.tolist() == [pytest.approx(0.5), pytest.approx(-1.0)]
+    assert np.isnan(joints.velocity).all()
+    assert joints.effort.tolist() == [4.0, 1.0]
+    assert got["js#gripper"] is True
+
+
+def test_a_joint_that_is_missing_is_unknown_not_zero():
+    _, inputs, _ = robot_inputs(ARM)
+    got = values(inputs["js"], JointState(header=header(STAMP), name=["motor_1"], position=[10.0]))
+    assert np.isnan(got["js"].position[0]) and got["js"].position[1] == 0.0
+    assert "js#gripper" not in got  # its effort is not known, so neither is the grip
+
+
+def test_poses_are_brought_to_the_robots_frame():
+    _, inputs, refused = robot_inputs(ARM)
+    message = PoseStamped(header=header(STAMP, "camera"))
+    message.pose.position.x, message.pose.orientation.w = 1.0, 1.0
+    ee = values(inputs["tool"], message)["tool"]
+    assert ee.position == pytest.approx([1.0, 3.0, 3.0])
+    assert not refused
+
+
+def test_a_frame_that_is_not_known_is_unknown_and_named():
+    _, inputs, refused = robot_inputs(ARM)
+    message = ObjectStates(header=header(STAMP, "moon"), id=["o"], category=[""], role=[""], in_contact=[1])
+    message.position.extend([1.0, 0.0, 0.0])
+    message.orientation.extend([0.0, 0.0, 0.0, 1.0])
+    message.distance.append(0.5)
+    objects = values(inputs["things"], message)["things"]
+    assert np.isnan(objects.position).all() and objects.distance.tolist() == [0.5]
+    assert objects.role == ("bystander",) and objects.category == ("cup",)
+    assert refused[0][0] == "things" and "moon" in refused[0][1]
+
+
+class TransformMessage:
+    """A tf2_msgs/TFMessage by its fields: the package is not everywhere."""
+
+    def __init__(self, parent, child, stamp, x):
+        from geometry_msgs.msg import TransformStamped
+
+        t = TransformStamped(header=header(stamp, parent), child_frame_id=child)
+        t.transform.translation.x, t.transform.rotation.w = x, 1.0
+        self.transforms = [t]
+
+
+def test_transforms_of_tf_are_used_at_the_stamp():
+    robot, inputs, refused = robot_inputs(ARM)
+    robot.take_transforms(TransformMessage("base", "map", STAMP - 10**8, 1.0), fixed=False)
+    robot.take_transforms(TransformMessage("base", "map", STAMP + 10**8, 3.0), fixed=False)
+    message = PoseStamped(header=header(STAMP, "map"))
+    message.pose.orientation.w = 1.0
+    assert values(inputs["tool"], message)["tool"].position == pytest.approx([2.0, 0.0, 0.0])
+    robot.take_transforms(TransformMessage("base", "bad", STAMP, float("nan")), fixed=False)
+    assert refused[-1][1] == "not finite"
+
+
+SENSOR = """
+name: arm
+frame: base
+inputs: [{part: joints, topic: js}]
+primary: js
+force_sensors:
+  - {topic: wrench, frame: tool, body: hand, payload_mass: 2.0}
+transforms:
+  - {parent: base, child: tool, rotation: [1.0, 0.0, 0.0, 0.0]}
+"""
+
+
+def wrench(z, frame="tool"):
+    message = WrenchStamped(header=header(STAMP, frame))
+    message.wrench.force.z = z
+    return message
+
+
+def test_the_payload_is_taken_off_and_the_sensor_tared():
+    robot, inputs, _ = robot_inputs(SENSOR)
+    weight = 2.0 * 9.81  # the tool points down: its z axis sees the weight as +z
+    contacts = values(inputs["wrench"], wrench(weight))["wrench"]
+    assert contacts.body_a == ("hand",) and contacts.force[0] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
+    for _ in range(10):
+        values(inputs["wrench"], wrench(weight + 3.0))
+    robot._readings["wrench"].popleft()
+    answer = robot._on_tare(Tare.Request(), Tare.Response())
+    assert answer.success and list(answer.bias) == pytest.approx([0.0, 0.0, 3.0], abs=1e-9)
+    contacts = values(inputs["wrench"], wrench(weight + 3.0 + 5.0))["wrench"]
+    assert np.sqrt((contacts.force**2).sum()) == pytest.approx(5.0)
+
+
+def test_a_sensor_in_an_unknown_frame_gives_an_unknown_force():
+    _, inputs, refused = robot_inputs(SENSOR)
+    contacts = values(inputs["wrench"], wrench(1.0, "elsewhere"))["wrench"]
+    assert np.isnan(contacts.force).all() and "elsewhere" in refused[0][1]
+
+
+def test_taring_without_readings_says_so():
+    robot, _, _ = robot_inputs(SENSOR)
+    answer = robot._on_tare(Tare.Request(), Tare.Response())
+    assert not answer.success and "no readings" in answer.message
+
+
+def test_types_are_checked_at_start():
+    with pytest.raises(UserError, match="gives no joints"):
+        robot_inputs("name: r\ninputs: [{part: joints, topic: js, type: nav_msgs/msg/Odometry}]\nprimary: js\n")
+    with pytest.raises(UserError, match="install its package no_such_msgs"):
+        message_type("no_such_msgs/msg/Thing")
+    assert message_type("osma_monitor/msg/Contacts") is Contacts
