@@ -93,6 +93,9 @@ def ros_arguments(parameters: dict[str, Any]) -> list[str]:
         return []
     arguments = ["--ros-args"]
     for name, value in parameters.items():
+        if name == "namespace":
+            arguments += ["-r", f"__ns:={value}"]
+            continue
         text = f"[{', '.join(map(str, value))}]" if isinstance(value, (list, tuple)) else str(value)
         text = text.lower() if isinstance(value, bool) else text or "''"
         arguments += ["-p", f"{name}:={text}"]

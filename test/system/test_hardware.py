@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import signal
+import sys
 import time
 
 import pytest
@@ -214,8 +216,8 @@ def base(observer):
 
     def send():
         moved, seen = message()
-        odometry.publish(moved)
-        objects.publish(seen)
+        driver.odometry.publish(moved)
+        driver.objects.publish(seen)
 
     driver.start, driver.end, driver.send, driver.message = start, end, send, message
     driver.odometry, driver.objects = odometry, objects
@@ -466,3 +468,108 @@ def test_a_log_that_cannot_be_written_is_diagnosed_and_monitoring_goes_on(base, 
     base.end()
     observer.until(lambda: summaries, "the summary", 10, monitor)
     assert not summaries[0].stored and "run" in summaries[0].error
+
+
+def test_a_publisher_that_is_killed_and_restarted(watched):
+    base = watched
+    base.observer.node.destroy_publisher(base.objects)
+    moved = [base.odometry]
+
+    def only_odometry():
+        moved[0].publish(base.message()[0])
+
+    base.until(
+        lambda: (values(base.diagnostics, "inputs") or (0, ""))[1].find("objects: no publisher") >= 0,
+        "the diagnosis",
+        only_odometry,
+        base.monitor,
+    )
+    assert base.states[-1].state == SafetyState.UNKNOWN
+    base.objects = base.publisher(ObjectStates, topics.OBJECTS)
+    base.until(lambda: base.states[-1].state == SafetyState.OK, "OK again", base.send, base.monitor)
+    base.end()
+    base.observer.until(lambda: base.summaries, "the summary", 10, base.monitor)
+    assert base.summaries[0].safety == EpisodeSummary.UNKNOWN
+
+
+def test_two_publishers_of_one_topic_with_different_quality(watched):
+    base = watched
+    other = base.observer.node.create_publisher(Odometry, topics.ODOM, topics.best_effort())
+
+    def send_both():
+        moved, seen = base.message()
+        base.odometry.publish(moved)
+        other.publish(moved)
+        base.objects.publish(seen)
+
+    base.until(
+        lambda: (
+            "read best effort" in (values(base.diagnostics, "inputs") or (0, "", {"odom (base)": ""}))[2]["odom (base)"]
+        ),
+        "the diagnosis",
+        send_both,
+        base.monitor,
+    )
+    seen = len(base.status)
+    base.until(lambda: len(base.status) > seen + 20, "frames of both", send_both, base.monitor)
+    judged = {s.step: (s.header.stamp.sec, s.header.stamp.nanosec) for s in base.status}
+    assert [judged[k] for k in sorted(judged)] == sorted(set(judged.values()))
+
+
+def test_a_monitor_that_is_stopped_for_a_while(watched):
+    """SIGSTOP: what came meanwhile is judged or counted, nothing twice, and the gap is no verdict of safety."""
+    base = watched
+    base.monitor.send(signal.SIGSTOP)
+    seen, wake = len(base.status), time.monotonic() + 5.0
+    base.until(lambda: time.monotonic() > wake, "five seconds", base.send)
+    assert len(base.status) <= seen + 5
+    base.monitor.send(signal.SIGCONT)
+    assert alive(base)
+    steps = {s.step: (s.header.stamp.sec, s.header.stamp.nanosec) for s in base.status}
+    assert [steps[k] for k in sorted(steps)] == sorted(set(steps.values()))
+    base.end(steps=base.sent)
+    base.observer.until(lambda: base.summaries, "the summary", 10, base.monitor)
+    assert base.summaries[0].partial
+
+
+def test_a_full_disk_is_diagnosed_and_what_is_finished_stays(base, observer, nodes, tmp_path):
+    """The files of the monitor may not grow past 48 KiB: writing fails as on a full disk."""
+    run = tmp_path / "run"
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
+    diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
+    limited = f"ulimit -f 48; exec {sys.executable} -m osma_monitor.ros.safety_monitor --ros-args -p episode_log:={run}"
+    monitor = nodes.run(["bash", "-c", limited], "safety_monitor")
+    observer.until(lambda: base.odometry.get_subscription_count() and base.objects.get_subscription_count(), "it", 30)
+    base.start(episode_id="short")
+    base.until(lambda: len(status) > 10, "10 frames", base.send, monitor)
+    base.start(episode_id="one")  # ends the short one
+    base._period = 0.002
+    base.until(
+        lambda: (values(diagnostics, "episode log") or (0,))[0] == 2 and len(status) > 400,
+        "the diagnosis of a full disk",
+        base.send,
+        monitor,
+    )
+    seen = len(status)
+    base.until(lambda: len(status) > seen + 50, "monitoring goes on", base.send, monitor)
+    base.end()
+    observer.until(lambda: len(summaries) == 2, "both summaries", 20, monitor)
+    assert monitor.stop() == 0
+    records = {r.info.episode_id: r for r in read_episodes(run)}
+    assert len(records["short"].stamps_ns) > 10
+
+
+def test_two_robots_in_namespaces_do_not_meet(observer, nodes, tmp_path):
+    summaries, processes = {}, []
+    for name, steps in (("left", 120), ("right", 150)):
+        topic = f"/{name}/{of(topics.SUMMARY)}"
+        summaries[name] = observer.listen(EpisodeSummary, topic, topics.latched(10))
+        processes.append(nodes.start("safety_monitor", name=name, namespace=f"/{name}", episode_log=tmp_path / name))
+        processes.append(nodes.kinematic("policy", namespace=f"/{name}"))
+        processes.append(nodes.kinematic("bridge", namespace=f"/{name}", tasks=[f"steps/{steps}"], policy=name))
+    observer.until(lambda: all(summaries.values()), "both summaries", 60, *processes)
+    assert [s.steps for s in summaries["left"]] == [121] and [s.steps for s in summaries["right"]] == [151]
+    for name in ("left", "right"):
+        [record] = read_episodes(tmp_path / name)
+        assert record.info.policy == name and not record.partial
