@@ -7,7 +7,7 @@ from typing import Any
 from osma_monitor.core.errors import UserError
 from sim_bridge.simulation import Simulation
 
-HOSTS = ("kitchen",)
+HOSTS = ("kitchen", "so101")
 
 
 def make_simulation(host: str, **options: Any) -> Simulation:
@@ -19,4 +19,12 @@ def make_simulation(host: str, **options: Any) -> Simulation:
         from sim_bridge.kitchen.simulation import KitchenSimulation
 
         return KitchenSimulation(**options)
+    if host == "so101":
+        from sim_bridge.hosts.so101 import So101Simulation
+
+        return So101Simulation(**options)
+    if host == "so101":
+        from sim_bridge.hosts.so101 import So101Simulation
+
+        return So101Simulation(**options)
     raise UserError(f"host {host!r} does not exist; choose one of {', '.join(HOSTS)}")

@@ -8,7 +8,14 @@ from typing import Any
 from osma_monitor.core.errors import UserError
 from sim_bridge.policies.base import Policy
 from sim_bridge.policies.learned import LearnedPolicy
-from sim_bridge.policies.navigation import RandomWalk, ReversedTierTable, ShortestPath, TierTable
+from sim_bridge.policies.navigation import (
+    Hold,
+    RandomJoints,
+    RandomWalk,
+    ReversedTierTable,
+    ShortestPath,
+    TierTable,
+)
 from sim_bridge.policies.pivot import Pivot
 from sim_bridge.policies.selection import NoisyShortestPath, RolloutSelection
 from sim_bridge.policies.voxposer import VoxPoser
@@ -19,6 +26,8 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     "cautious": TierTable,
     "reversed": ReversedTierTable,
     "random_walk": RandomWalk,
+    "random_joints": RandomJoints,
+    "hold": Hold,
     "noisy_shortest_path": NoisyShortestPath,
     "voxposer": VoxPoser,
     "pivot": Pivot,

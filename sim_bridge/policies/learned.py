@@ -1,7 +1,8 @@
 """A learned policy from a file: ONNX (onnxruntime) or TorchScript (torch), with action chunks (OSMA-Bench D.1).
 
-The model maps one observation vector (1, n) float32 to a chunk of base velocities (1, N_pred, 3): forward and lateral
-m/s and yaw rad/s in the base frame. Of each chunk N_exec actions are executed before the model is asked again.
+The model maps one observation vector (1, n) float32 to a chunk of actions (1, N_pred, m): base velocities (m = 3:
+forward and lateral m/s, yaw rad/s in the base frame), or with ``action="joints"`` joint targets as the host takes
+them. Of each chunk N_exec actions are executed before the model is asked again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +25,20 @@ from sim_bridge.simulation import Action
 
 Floats = NDArray[np.float32]
 
-#: Parts of the observation vector and their lengths. Everything is in the base frame; angles as cosine and sine.
-OBSERVATIONS = {"goal": 4, "velocity": 3, "obstacle": 4, "time": 1}
+#: Parts that an observation vector can have.
+OBSERVATIONS = ("goal", "velocity", "obstacle", "joints", "ee", "target", "time")
 _ABSENT_OBSTACLE = (0.0, 0.0, 4.0, 0.0)
 
 
 class LearnedPolicy:
     """Runs a model file. ``n_exec`` None executes whole chunks; ``observations`` name the vector's parts in order.
 
-    ``goal``: x, y (m) of the goal and cosine, sine of its heading; ``velocity``: forward, lateral (m/s), yaw (rad/s);
-    ``obstacle``: x, y (m) of the nearest obstacle, its surface distance (m) and 1 when there is one; ``time``: s since
-    start.
+    In the base frame: ``goal``: x, y (m) of the kitchen task's goal and cosine, sine of its heading; ``velocity``:
+    forward, lateral (m/s), yaw (rad/s); ``obstacle``: x, y (m) of the nearest obstacle, its surface distance (m) and 1
+    when there is one. In the world frame: ``ee``: position (m) and quaternion x y z w; ``target``: position (m) of the
+    target object. ``joints``: their positions; ``time``: s since the start.
 
-    Raises UserError for a file that is no model of this shape, MissingDependencyError when its runtime is not
-    installed.
+    Raises UserError for a file that is no such model, MissingDependencyError when its runtime is not installed.
     """
 
     name = "learned"
@@ -47,7 +48,10 @@ class LearnedPolicy:
         path: Path | str,
         n_exec: int | None = None,
         observations: Sequence[str] = ("goal", "velocity", "obstacle"),
+        action: Literal["base", "joints"] = "base",
     ) -> None:
+        if action not in ("base", "joints"):
+            raise UserError(f"action {action!r}: choose base or joints")
         unknown = [name for name in observations if name not in OBSERVATIONS]
         if unknown or not observations:
             raise UserError(f"observations {list(observations)}: choose from {', '.join(OBSERVATIONS)}")
@@ -55,13 +59,13 @@ class LearnedPolicy:
             raise UserError(f"n_exec = {n_exec}: expected at least one action a chunk")
         self._path = Path(path)
         self._observations = tuple(observations)
-        self._n_exec = n_exec
+        self._n_exec, self._action = n_exec, action
         self._model = _load(self._path)
         self.queries = 0  #: times the model was asked
 
     def reset(self, info: EpisodeInfo) -> None:
         """See Policy."""
-        self._task = parse_task(info.task)
+        self._task = parse_task(info.task) if "goal" in self._observations else None
         self._queue: list[Action] = []
         self._start_ns: int | None = None
 
@@ -74,30 +78,49 @@ class LearnedPolicy:
         return self._queue.pop(0)
 
     def observe(self, frame: RawFrame) -> Floats:
-        """The observation vector of a frame."""
-        x, y, yaw = planar_pose(frame)
-        c, s = math.cos(yaw), math.sin(yaw)
+        """The observation vector of a frame. UserError names a part that the frame lacks."""
+        parts: list[float] = []
+        for name in self._observations:
+            try:
+                parts.extend(getattr(self, f"_{name}")(frame))
+            except (ValueError, AttributeError) as error:
+                raise UserError(f"the frames hold nothing for the observation {name!r} ({error})") from error
+        return np.array([parts], dtype=np.float32)
 
-        def local(px: float, py: float) -> tuple[float, float]:
-            dx, dy = px - x, py - y
-            return c * dx + s * dy, -s * dx + c * dy
-
-        parts: dict[str, tuple[float, ...]] = {}
+    def _goal(self, frame: RawFrame) -> list[float]:
+        assert self._task is not None
         goal = self._task.goal
-        turn = wrap(goal.yaw - yaw)
-        parts["goal"] = (*local(goal.x, goal.y), math.cos(turn), math.sin(turn))
-        assert frame.base is not None
-        velocity, rate = frame.base.linear_velocity, frame.base.angular_velocity
-        parts["velocity"] = tuple(float(v) if math.isfinite(v) else 0.0 for v in (velocity[0], velocity[1], rate[2]))
-        parts["obstacle"] = _ABSENT_OBSTACLE
+        turn = wrap(goal.yaw - planar_pose(frame)[2])
+        return [*_local(frame, goal.x, goal.y), math.cos(turn), math.sin(turn)]
+
+    def _velocity(self, frame: RawFrame) -> list[float]:
+        base = _present(frame.base, "base")
+        values = (base.linear_velocity[0], base.linear_velocity[1], base.angular_velocity[2])
+        return [float(v) if math.isfinite(v) else 0.0 for v in values]
+
+    def _obstacle(self, frame: RawFrame) -> list[float]:
         seen = obstacles_of(frame)
-        if seen and frame.objects is not None:
-            distance = {name: float(d) for name, d in zip(frame.objects.id, frame.objects.distance, strict=True)}
-            nearest = min(seen, key=lambda o: distance[o.id])
-            parts["obstacle"] = (*local(nearest.x, nearest.y), distance[nearest.id], 1.0)
+        if not seen:
+            return list(_ABSENT_OBSTACLE)
+        objects = _present(frame.objects, "objects")
+        distance = {name: float(d) for name, d in zip(objects.id, objects.distance, strict=True)}
+        nearest = min(seen, key=lambda o: distance[o.id])
+        return [*_local(frame, nearest.x, nearest.y), distance[nearest.id], 1.0]
+
+    def _joints(self, frame: RawFrame) -> list[float]:
+        return [float(v) for v in _present(frame.joints, "joints").position]
+
+    def _ee(self, frame: RawFrame) -> list[float]:
+        ee = _present(frame.ee, "ee")
+        return [float(v) for v in (*ee.position, *ee.orientation)]
+
+    def _target(self, frame: RawFrame) -> list[float]:
+        objects = _present(frame.objects, "objects")
+        return [float(v) for v in objects.position[objects.role.index("target")]]
+
+    def _time(self, frame: RawFrame) -> list[float]:
         start = self._start_ns if self._start_ns is not None else frame.stamp_ns
-        parts["time"] = ((frame.stamp_ns - start) * 1e-9,)
-        return np.array([[v for name in self._observations for v in parts[name]]], dtype=np.float32)
+        return [(frame.stamp_ns - start) * 1e-9]
 
     def _ask(self, frame: RawFrame) -> list[Action]:
         observation = self.observe(frame)
@@ -109,12 +132,28 @@ class LearnedPolicy:
                 f"({', '.join(self._observations)}): {str(error).splitlines()[0]}"
             ) from error
         chunk = chunk[0] if chunk.ndim == 3 and chunk.shape[0] == 1 else chunk
-        if chunk.ndim != 2 or chunk.shape[1] != 3 or not len(chunk):
-            raise UserError(f"{self._path}: the model gave shape {chunk.shape}, expected (1, N_pred, 3)")
+        if chunk.ndim != 2 or not chunk.size or (self._action == "base" and chunk.shape[1] != 3):
+            wanted = "3" if self._action == "base" else "joints"
+            raise UserError(f"{self._path}: the model gave shape {chunk.shape}, expected (1, N_pred, {wanted})")
         if self._n_exec is not None and self._n_exec > len(chunk):
             raise UserError(f"{self._path}: n_exec = {self._n_exec}, but the model predicts {len(chunk)} actions")
         self.queries += 1
-        return [Action(float(vx), float(vy), float(rate)) for vx, vy, rate in chunk[: self._n_exec]]
+        rows = chunk[: self._n_exec].tolist()
+        return [Action(*row) if self._action == "base" else Action(joints=tuple(row)) for row in rows]
+
+
+def _present(part: Any, name: str) -> Any:
+    if part is None:
+        raise ValueError(f"no {name}")
+    return part
+
+
+def _local(frame: RawFrame, px: float, py: float) -> tuple[float, float]:
+    """A point in the base frame."""
+    x, y, yaw = planar_pose(frame)
+    c, s = math.cos(yaw), math.sin(yaw)
+    dx, dy = px - x, py - y
+    return c * dx + s * dy, -s * dx + c * dy
 
 
 def _load(path: Path) -> Callable[[Floats], Any]:

@@ -174,6 +174,45 @@ class ReversedTierTable(TierTable):
         self._table = {"low": self._table["high"], "moderate": self._table["moderate"], "high": self._table["low"]}
 
 
+class Hold:
+    """Asks for nothing: the base stands, the arm holds."""
+
+    name = "hold"
+
+    def reset(self, info: EpisodeInfo) -> None:
+        """See Policy."""
+
+    def act(self, frame: RawFrame) -> Action:
+        """See Policy."""
+        return STOP
+
+
+class RandomJoints:
+    """Joint targets that wander from where the joints stood first, seeded by task and seed."""
+
+    name = "random_joints"
+
+    def __init__(self, hold_frames: int = 10, step: float = 0.25) -> None:
+        self._hold, self._step = hold_frames, step
+
+    def reset(self, info: EpisodeInfo) -> None:
+        """See Policy."""
+        self._rng = np.random.default_rng([info.seed % 2**32, zlib.crc32(info.task.encode())])
+        self._count = 0
+        self._target: Floats | None = None
+
+    def act(self, frame: RawFrame) -> Action:
+        """See Policy."""
+        if self._target is None:
+            if frame.joints is None:
+                raise ValueError("the frame holds no joints")
+            self._target = np.array(frame.joints.position, dtype=np.float64)
+        if self._count % self._hold == 0:
+            self._target = self._target + self._rng.uniform(-self._step, self._step, len(self._target))
+        self._count += 1
+        return Action(joints=tuple(float(v) for v in self._target))
+
+
 class RandomWalk:
     """Random velocities, held for a second each, seeded by task and seed."""
 

@@ -129,6 +129,8 @@ def test_files_and_options_are_checked(tmp_path):
         LearnedPolicy(pickle)
     with pytest.raises(UserError, match="choose from goal"):
         LearnedPolicy(pickle, observations=("smell",))
+    with pytest.raises(UserError, match="choose base or joints"):
+        LearnedPolicy(pickle, action="words")
     with pytest.raises(UserError, match="n_exec = 0"):
         LearnedPolicy(pickle, n_exec=0)
 
