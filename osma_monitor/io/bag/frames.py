@@ -171,7 +171,7 @@ class BagFrames:
         if self._segmenter is not None:
             yield from self._segmenter.finish()
             for kind, count in self._segmenter.counts.items():
-                if kind != "repeated_event":
+                if count and kind != "repeated_event":
                     self.facts.refused[f"episodes: {kind.replace('_', ' ')}"] += count
         progress.done()
 

@@ -1,0 +1,95 @@
+"""`osma export`: episodes in formats of other tools."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow.csv
+import typer
+
+from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
+from osma_monitor.core.monitor import MonitorConfig
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.export_mcap import export_mcap
+from osma_monitor.io.export_rerun import export_rerun
+from osma_monitor.io.sources import Findings, open_sources
+from osma_monitor.io.store import file_stem
+from osma_monitor.io.tables import record_table
+
+Write = Callable[[EpisodeRecord, Path, MonitorConfig], Path]
+
+
+def _csv(record: EpisodeRecord, path: Path, config: MonitorConfig) -> Path:
+    table = record_table(record)
+    pyarrow.csv.write_csv(table.set_column(1, "obstacle", table["obstacle"].cast("string")), path)
+    return path
+
+
+FORMATS: dict[str, tuple[str, Write]] = {
+    "mcap": (".mcap", export_mcap),
+    "rerun": (".rrd", export_rerun),
+    "csv": (".csv", _csv),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("export")(export)
+
+
+def export(
+    paths: Annotated[list[Path], typer.Argument(help="Runs, episode files, bags, data sets.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for one file an episode.")],
+    to: Annotated[str, typer.Option(help="mcap (Foxglove; layout in config/foxglove), rerun or csv.")] = "mcap",
+    mapping: Annotated[Path | None, typer.Option(help="Mapping file for bags, field map for data sets.")] = None,
+    episode: Annotated[list[str] | None, typer.Option(help="Only this episode id; may be given again.")] = None,
+    write_back: Annotated[
+        bool, typer.Option("--write-back", help="Copy LeRobot data sets with safety columns added, into the folder.")
+    ] = False,
+) -> int:
+    """Write episodes as MCAP, rerun recordings or CSV; or LeRobot data sets with safety columns."""
+    config = monitor_config()
+    findings = Findings()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: {error.strerror}; choose a folder that can be written") from error
+    if write_back:
+        from osma_monitor.io.datasets.write_back import write_back as copy
+
+        for path in paths:
+            print(copy(path, out / path.resolve().name, config, mapping, findings=findings))
+        return _end(findings)
+    if to not in FORMATS:
+        raise UserError(f"--to {to}: expected one of {', '.join(FORMATS)}")
+    suffix, write = FORMATS[to]
+    wanted = set(episode or ())
+    written = 0
+    for record in open_sources(paths, config, mapping, findings=findings):
+        if wanted and record.info.episode_id not in wanted:
+            continue
+        print(write(record, _free(out, record, suffix), config))
+        written += 1
+    if not written:
+        findings.problems.append("nothing was written: no episode matched")
+    return _end(findings)
+
+
+def _free(out: Path, record: EpisodeRecord, suffix: str) -> Path:
+    """A name that nothing has yet."""
+    stem = file_stem(record.info.episode_id)
+    path, number = out / f"{stem}{suffix}", 1
+    while path.exists():
+        number += 1
+        path = out / f"{stem}-{number}{suffix}"
+    return path
+
+
+def _end(findings: Findings) -> int:
+    for line in [*findings.remarks, *findings.problems]:
+        print(f"osma: {line}", file=sys.stderr)
+    return EXIT_BAD_INPUT if findings.problems else EXIT_OK
