@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import Library
-from osma_monitor.io.configuration import clause_library
+from osma_monitor.io.configuration import clause_library, monitor_config
+from osma_monitor.io.sources import Findings, kind_of, open_sources
 from osma_monitor.io.store import read_episodes
 from osma_monitor.report import build
 from osma_monitor.report.model import Report
@@ -23,45 +27,60 @@ LIBRARY_FILE = "library.yaml"
 _TELL_EVERY = 250
 
 
-def episodes(paths: Sequence[Path]) -> Iterator[EpisodeRecord]:
-    """The records of files, run folders and data sets. Several runs of the same policy are told apart by run.
+def episodes(
+    paths: Sequence[Path],
+    config: MonitorConfig | None = None,
+    mapping: Path | None = None,
+    findings: Findings | None = None,
+) -> Iterator[EpisodeRecord]:
+    """The records of whatever ``paths`` are: run folders, episode files, data sets, bags, labels.
 
-    Raises UserError when a path is not there or when there is no finished episode at all.
+    Stored episodes come as they were judged; what is not judged yet is judged by ``config``. Several runs of the same
+    policy are told apart by run. What could not be read is in ``findings``.
+
+    Raises UserError when there is no episode at all.
     """
+    found = findings if findings is not None else Findings()
+    config = config if config is not None else monitor_config()
     labels = _labels(paths)
     count = 0
-    console = Console(stderr=True)
-    with console.status("reading episodes") as status:
+    with Console(stderr=True).status("reading") as status:
+
+        def tell(fraction: float, what: str) -> None:
+            status.update(f"reading {escape(what)}")
+
         for path in paths:
-            for record in read_episodes(path):
+            label = labels.get(path, "")
+            for record in open_sources([path], config, mapping, findings=found, on_progress=tell):
                 count += 1
                 if count % _TELL_EVERY == 0:
-                    status.update(f"reading episodes: {count}")
-                label = labels.get(path, "")
-                yield (
-                    replace(record, info=replace(record.info, policy=f"{record.info.policy} ({label})"))
-                    if label
-                    else record
-                )
+                    status.update(f"reading: {count} episodes")
+                name = f"{record.info.policy} ({label})"
+                yield replace(record, info=replace(record.info, policy=name)) if label else record
     if not count:
         names = ", ".join(map(str, paths))
-        raise UserError(
-            f"{names}: no finished episode (*.parquet) in there; `osma run` or the safety_monitor node make them"
-        )
+        why = found.problems or [f"{names}: no finished episode in there; `osma run` and safety_monitor make them"]
+        raise UserError(why[0])
+
+
+def told(findings: Findings) -> bool:
+    """Print what was met while reading, a line each; whether any of it is a problem."""
+    for line in [*findings.remarks, *findings.problems]:
+        print(f"osma: {' '.join(line.split())}", file=sys.stderr)
+    return bool(findings.problems)
 
 
 def _labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """A label for each path when the same policy occurs in several of them; else none."""
-    if len(paths) < 2:
-        return {}
+    """A label for each path when the same policy occurs in several stored runs; else none."""
+    stored = [p for p in paths if len(paths) > 1 and p.exists() and kind_of(p) in ("run", "episode", "dataset")]
     seen: dict[str, Path] = {}
-    for path in paths:
+    for path in stored:
         for policy in {record.info.policy for record in read_episodes(path)}:
             if seen.setdefault(policy, path) != path:
-                names = [p.resolve().stem for p in paths]
+                names = [p.resolve().stem for p in stored]
                 if len(set(names)) == len(names):
-                    return dict(zip(paths, names, strict=True))
-                return {p: str(p) for p in paths}
+                    return dict(zip(stored, names, strict=True))
+                return {p: str(p) for p in stored}
     return {}
 
 

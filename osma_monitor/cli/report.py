@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, episodes, libraries, make_report
+from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, told
 from osma_monitor.cli.score import format_of, write
-from osma_monitor.core.errors import EXIT_OK, UserError
+from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
 from osma_monitor.core.safety import Library
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.sources import Findings
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.model import Report
 
@@ -24,14 +26,17 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, episode files, compacted data sets.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, episode files, data sets, bags.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the page; by default the run's own.")] = None,
     by: Annotated[list[str] | None, typer.Option(help="Columns that the tables group by.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Safety report",
     tables: Annotated[str, typer.Option(help="Also write every table: text, csv, markdown or latex.")] = "",
     figures: Annotated[str, typer.Option(help="Also write paper figures: pdf, svg or png.")] = "",
     library: Annotated[
-        Path | None, typer.Option(help="Clause library that judged, where it is not the package's: for margin traces.")
+        Path | None, typer.Option(help="Clause library that judged, where it is not the package's; judges bags too.")
+    ] = None,
+    mapping: Annotated[
+        Path | None, typer.Option("--map", help="Mapping of a bag's topics or of a data set's columns (osma map).")
     ] = None,
 ) -> int:
     """Write the page of one or more runs: which policy is safer, what broke, every episode's trace.
@@ -42,17 +47,18 @@ def report(
     form = format_of(tables) if tables else None
     folder = out if out is not None else default_folder(runs)
     judges = libraries(runs, library)
-    made = make_report(
-        episodes(runs), columns(by or []) or DEFAULT_BY, traces=True, title=title, libraries=judges, rescore=True
-    )
+    keys, found = columns(by or []) or DEFAULT_BY, Findings()
+    records = episodes(runs, monitor_config(library), mapping, found)
+    made = make_report(records, keys, traces=True, title=title, libraries=judges, rescore=True)
     if form is not None:
         write(made.tables, folder / "tables", form)
     if figures:
         from osma_monitor.report import figures as drawing
 
         drawing.save(made, folder / "figures", figures)
+    code = EXIT_BAD_INPUT if told(found) else EXIT_OK
     print(write_page(made, folder, judges))
-    return EXIT_OK
+    return code
 
 
 def default_folder(runs: list[Path]) -> Path:

@@ -10,10 +10,14 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, episodes, libraries, make_report
-from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
+from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, told
+from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.preferences import preference_pairs, to_json_lines
 from osma_monitor.core.metrics.scores import ScoreTable
+from osma_monitor.core.monitor import MonitorConfig
+from osma_monitor.core.safety import GATE_SEMANTICS
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.sources import Findings
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.table import FORMATS, Format, Table, render
 
@@ -28,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    paths: Annotated[list[Path], typer.Argument(help="Run folders, episode files, compacted data sets.")],
+    paths: Annotated[list[Path], typer.Argument(help="Run folders, episode files, data sets, bags, label files.")],
     by: Annotated[
         list[str] | None, typer.Option(help="Columns to group by: suite, policy, task, seed or any attribute.")
     ] = None,
@@ -36,6 +40,11 @@ def score(
     table: Annotated[list[str] | None, typer.Option(help="Only this table; may be given again.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table, not only the main ones.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write one file a table into this folder.")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option("--map", help="Mapping of a bag's topics or of a data set's columns (osma map).")
+    ] = None,
+    library: Annotated[Path | None, typer.Option(help="Clause library for what is not judged yet.")] = None,
+    gates: Annotated[str, typer.Option(help="Gate semantics for it: boolean or quantitative.")] = "boolean",
     preferences: Annotated[
         Path | None, typer.Option(help="Write preference pairs as JSON lines: safe over unsafe successes of one start.")
     ] = None,
@@ -46,13 +55,16 @@ def score(
     """Compute the metrics of logged episodes.
 
     Unknown episodes are left out of the denominators; every table says how many there are. CSV holds full-precision
-    fractions; text, Markdown and LaTeX print percentages.
+    fractions; text, Markdown and LaTeX print percentages. A source that can't be read is a line on standard error and
+    exit code 2; the rest is scored.
     """
     chosen = format_of(form)
     whole = everything or out is not None
     rescore = whole or bool({"sensitivity", "rankings"} & set(table or ()))
     keys = columns(by or []) or DEFAULT_BY
-    report = make_report(episodes(paths), keys, libraries=libraries(paths), rescore=rescore)
+    found = Findings()
+    records = episodes(paths, judge(library, gates), mapping, found)
+    report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore)
     selected = select(report.tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:
         for path in write(selected, out, chosen):
@@ -62,9 +74,21 @@ def score(
         print("\n".join(render(t, chosen, width) for t in selected), end="")
     if preferences is not None:
         _write_preferences(report.scores, preferences)
+    if report.scores is not None and not report.scores.clauses:
+        print("osma: no scored clause was active in these episodes; --table inactive says why", file=sys.stderr)
+    if told(found):
+        return EXIT_BAD_INPUT
     if fail_on_violation and any(r.safety != "safe" for r in report.records if r.outcome.status != "aborted"):
         return EXIT_FINDINGS
     return EXIT_OK
+
+
+def judge(library: Path | None, gates: str) -> MonitorConfig:
+    """What judges sources that are not judged yet."""
+    for known in GATE_SEMANTICS:
+        if gates == known:
+            return monitor_config(library, gate_semantics=known)
+    raise UserError(f"--gates {gates}: expected one of {', '.join(GATE_SEMANTICS)}")
 
 
 def _write_preferences(scores: ScoreTable | None, path: Path) -> None:

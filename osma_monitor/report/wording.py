@@ -38,23 +38,26 @@ def headline(report: Report) -> str:
     if not report.policies:
         return "There is no scored episode yet"
     if not known:
-        return "The safety of these episodes is not known"
+        episodes = "this episode" if len(report.records) == 1 else "these episodes"
+        what = "The safety of {} is not known" if report.clauses else "No safety clause was active in {}"
+        return what.format(episodes)
     if len(known) == 1:
         p = known[0]
-        return f"{p.policy} kept every clause in {percent(p.figures['safety'].value)} of its episodes"
+        return f"{policy_label(p)} kept every clause in {percent(p.figures['safety'].value)} of its episodes"
     ordered = sorted(known, key=lambda p: -p.figures["safety"].value)
     first, second, c = ordered[0], ordered[1], report.comparison
     top, next_ = first.figures["safety"].value, second.figures["safety"].value
+    one, other = policy_label(first), policy_label(second)
     if len(known) == 2:
         if top == next_:
-            return f"{first.policy} and {second.policy} are equally safe: {percent(top)} of episodes each"
+            return f"{one} and {other} are equally safe: {percent(top)} of episodes each"
         if c is not None and c.p_value < CLEAR_P:
-            return f"{first.policy} is safer than {second.policy}: {percent(top)} of episodes against {percent(next_)}"
-        return f"{first.policy} kept every clause in {percent(top)} of episodes, {second.policy} in {percent(next_)}"
+            return f"{one} is safer than {other}: {percent(top)} of episodes against {percent(next_)}"
+        return f"{one} kept every clause in {percent(top)} of episodes, {other} in {percent(next_)}"
     if top == next_:
-        ties = [p.policy for p in ordered if p.figures["safety"].value == top]
+        ties = [policy_label(p) for p in ordered if p.figures["safety"].value == top]
         return f"{', '.join(ties)} share the highest safety: {percent(top)} of episodes"
-    return f"{first.policy} is the safest of {len(known)} policies: {percent(top)} of episodes kept every clause"
+    return f"{one} is the safest of {len(known)} policies: {percent(top)} of episodes kept every clause"
 
 
 def support(report: Report) -> list[str]:
@@ -65,15 +68,16 @@ def support(report: Report) -> list[str]:
         lines.append(difference(c))
     elif report.comparison_note:
         lines.append(report.comparison_note)
-    elif len(report.policies) == 1:
-        lines.append(f"{_range(report.policies[0].figures['safety'])}, n = {report.policies[0].figures['safety'].n}.")
+    elif len(report.policies) == 1 and report.policies[0].figures["safety"].known:
+        safety = report.policies[0].figures["safety"]
+        lines.append(f"{_range(safety)}, n = {safety.n}.")
     hidden = [p for p in report.policies if p.figures["sbu"].known and p.figures["sbu"].value > 0]
     if hidden:
-        parts = [f"{percent(p.figures['sbu'].value)} of {p.policy}’s episodes" for p in hidden[:4]]
+        parts = [f"{percent(p.figures['sbu'].value)} of {policy_label(p)}’s episodes" for p in hidden[:4]]
         lines.append(f"Success alone would hide this: {' and '.join(parts)} reached the goal unsafely.")
     with_ssi = [p for p in report.policies if "ssi" in p.figures and p.figures["ssi"].known]
     if with_ssi:
-        parts = [f"{p.policy} {format_value(p.figures['ssi'].value, 'signed', 2)}" for p in with_ssi[:6]]
+        parts = [f"{policy_label(p)} {format_value(p.figures['ssi'].value, 'signed', 2)}" for p in with_ssi[:6]]
         lines.append(f"Adaptation to what the obstacle is (SSI, from −1 to +1): {', '.join(parts)}.")
     return [line for line in lines if line.strip(" ,.")]
 
@@ -96,16 +100,15 @@ def warnings(report: Report) -> list[str]:
     """What a reader must know before believing the figures."""
     lines = []
     for p in report.policies:
+        name = policy_label(p)
         if p.unknown:
             span = f"between {percent(p.safety_worst, 1)} and {percent(p.safety_best, 1)}"
             what = f"the safety of {plural(p.unknown, 'episode')} of {p.n} is unknown"
-            lines.append(f"{p.policy}: {what}; left out. Counting them, Safety lies {span}.")
+            lines.append(f"{name}: {what}; left out. Counting them, Safety lies {span}.")
         if p.incomplete:
-            lines.append(
-                f"{p.policy}: {plural(p.incomplete, 'episode')} did not end regularly and say nothing about success."
-            )
+            lines.append(f"{name}: {plural(p.incomplete, 'episode')} did not end regularly and say nothing of success.")
         if p.aborted:
-            lines.append(f"{p.policy}: {plural(p.aborted, 'episode')} aborted, listed but not scored.")
+            lines.append(f"{name}: {plural(p.aborted, 'episode')} aborted, listed but not scored.")
     if len(report.library_hashes) > 1:
         hashes = ", ".join(h[:12] for h in report.library_hashes)
         lines.append(f"These episodes were judged by different clause libraries ({hashes}).")
@@ -139,15 +142,16 @@ def story(record: EpisodeRecord) -> str:
         text += f" Broke {worst.clause} to depth {worst.depth:.2f}{when}, for {plural(worst.violated_steps, 'step')}."
         if len(broken) > 1:
             text += f" Also: {', '.join(c.clause for c in broken[1:])}."
+    elif not any(c.scored for c in record.clauses):
+        text += " No scored clause was active."
     elif record.safety == "unknown":
         open_ = [c.clause for c in record.clauses if c.scored and c.lower < 0]
         text += f" Not known: {', '.join(open_)}, since an input was missing or invalid."
-    elif not any(c.scored for c in record.clauses):
-        text += " No scored clause was active."
     else:
         text += " Every active clause held."
     return text
 
 
 def policy_label(summary: PolicySummary) -> str:
+    """Its name, also where it has none."""
     return summary.policy or "(no policy named)"

@@ -178,7 +178,7 @@
     const all = points.concat(around, theirs.flatMap(([ox, oy]) => ox.map((v, k) => [v, oy[k]]).filter((p) => p[0] !== null && p[1] !== null)));
     let lo = [Infinity, Infinity], hi = [-Infinity, -Infinity];
     all.forEach((p) => { for (const k of [0, 1]) { lo[k] = Math.min(lo[k], p[k]); hi[k] = Math.max(hi[k], p[k]); } });
-    for (const k of [0, 1]) { const mid = (lo[k] + hi[k]) / 2, half = Math.max((hi[k] - lo[k]) / 2, 0.6) + 0.5; lo[k] = mid - half; hi[k] = mid + half; }
+    for (const k of [0, 1]) { const mid = (lo[k] + hi[k]) / 2, half = Math.max((hi[k] - lo[k]) / 2, 0.6) * 1.12 + 0.4; lo[k] = mid - half; hi[k] = mid + half; }
     const W = hi[0] - lo[0], H = hi[1] - lo[1], unit = Math.max(W, H) / 100;
     const P = (p) => (p[0] - lo[0]).toFixed(3) + "," + (hi[1] - p[1]).toFixed(3);
     const image = svg("svg", { viewBox: `0 0 ${W.toFixed(3)} ${H.toFixed(3)}`, role: "img", "aria-label": "Path of the base, coloured by speed over distance" });
@@ -242,10 +242,12 @@
     locate = robot({ fill: css("--ink"), "fill-opacity": 0.15, stroke: css("--ink"), visibility: "hidden" });
     host.append(image);
     if (firsts.length) host.append(el("p", "fine", "Red outline: where the robot was when a clause first broke."));
-    const ramp = el("div", "ramp"), bars = el("span", "bars");
-    RAMP.forEach((c) => { const i = el("i"); i.style.background = c; bars.append(i); });
-    ramp.append(el("span", "", "v/d ≤ 0.5/s"), bars, el("span", "", "≥ 8/s; grey: over 1.25 m away"));
-    host.append(ramp);
+    if (r && r.some((v) => v !== null)) {
+      const ramp = el("div", "ramp"), bars = el("span", "bars");
+      RAMP.forEach((c) => { const i = el("i"); i.style.background = c; bars.append(i); });
+      ramp.append(el("span", "", "v/d ≤ 0.5/s"), bars, el("span", "", "≥ 8/s; grey: over 1.25 m away"));
+      host.append(ramp);
+    }
     if (others.length) {
       const key = el("ul", "legend small");
       others.forEach(([i]) => { const item = el("li"), s = el("span", "swatch p" + (data.episodes[i].policy % 6)); item.append(s, el("span", "", data.policies[data.episodes[i].policy] + " on the same task, dashed")); key.append(item); });

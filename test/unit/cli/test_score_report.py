@@ -132,7 +132,8 @@ def test_other_thresholds_come_from_stored_signals(tmp_path: Path, capsys: pytes
     ("words", "message"),
     [
         (["score", "nowhere"], "nowhere: no such file or folder"),
-        (["score", "."], "no finished episode (*.parquet)"),
+        (["score", "."], "neither run, bag nor data set"),
+        (["score", "RUN", "--gates", "fuzzy"], "--gates fuzzy: expected one of boolean, quantitative"),
         (["score", "RUN", "--format", "xml"], "--format xml: expected one of text, csv, markdown, latex"),
         (["score", "RUN", "--by", "colour"], "no episode has a column 'colour'; there are"),
         (["score", "RUN", "--table", "nothing"], "--table nothing: these episodes give summary,"),
@@ -154,6 +155,22 @@ def test_errors_are_one_line_with_the_next_step(
     assert main([known.get(word, word) for word in words]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and message in lines[0]
+
+
+def test_a_damaged_file_is_said_and_the_rest_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = store(tmp_path / "run", lambda r: r)
+    victim = sorted(folder.glob("*.parquet"))[0]
+    victim.write_bytes(victim.read_bytes()[:200])
+    assert main(["score", str(folder), "--table", "outcomes", "--format", "csv"]) == 2
+    told = capsys.readouterr()
+    assert pd.read_csv(io.StringIO(told.out)).n.sum() == len(synthetic.study(seeds=(0,))) - 1
+    assert len(told.err.splitlines()) == 1 and victim.name in told.err
+
+
+def test_episodes_without_a_scored_clause_get_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = store(tmp_path / "run", lambda r: replace(r, clauses=()))
+    assert main(["score", str(folder)]) == 0
+    assert "--table inactive says why" in capsys.readouterr().err
 
 
 def test_report_writes_page_tables_and_figures(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -241,3 +241,13 @@ def test_a_browser_runs_it_without_errors_and_runs_nothing_foreign(tmp_path: Pat
     assert title and title[1] == "Safety report"
     assert sum(tag == "canvas" for tag, _ in page.tags) == 2  # margins and distance were drawn
     assert ("article", False) in [(t, "hidden" in a) for t, a in page.tags if t == "article"]
+
+
+def test_an_episode_without_clauses_is_said_to_be_unchecked() -> None:
+    record = replace(synthetic.episode("cautious", "A", "high", "baby"), clauses=(), inactive={"force": "no contacts"})
+    record = replace(record, info=replace(record.info, policy=""))
+    page = Page(render_page(by_hand.report([record])))
+    assert "No safety clause was active in this episode" in page.words
+    assert "(no policy named): the safety of 1 episode of 1 is unknown" in page.words
+    assert "No scored clause was active." in json.loads(page.data)["episodes"]["0"]["story"]
+    assert ", n = 0" not in page.words
