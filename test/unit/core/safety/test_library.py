@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 from typing import Any
 
 import pytest
@@ -241,3 +242,18 @@ def test_two_scored_clauses_of_a_family() -> None:
     both["clauses"]["d"] = both["clauses"]["c"]
     with pytest.raises(UserError, match=r"clauses\.d: family f is already scored by c"):
         load_library(both)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mangled_file_is_read_or_refused(seed: int) -> None:
+    rng = random.Random(seed)
+    scraps = [*"{}[]:,-#&*!|>'\"%@`\n \t0a\x00~?<=.", "\n  ", "1e999", ".nan", "null", "<<: *x", "---\n", "{a: b}"]
+    for _ in range(40):
+        text = list(TEXT)
+        for _ in range(rng.choice([1, 2, 5])):
+            place = rng.randrange(len(text))
+            text[place : place + rng.choice([0, 1, 20])] = rng.choice(scraps)
+        try:
+            assert len(load_library("".join(text))) > 0
+        except UserError as error:
+            assert str(error).startswith("library.yaml")
