@@ -10,10 +10,13 @@ directly over such nodes. Deeper nesting goes to :mod:`osma_monitor.core.stl.str
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from osma_monitor.core.stl import runtime
 from osma_monitor.core.stl.graph import Graph
@@ -42,6 +45,13 @@ class Program:
     triggers: tuple[tuple[int, ...] | None, ...]
     flags: int
     point_allowed: bool
+
+    @cached_property
+    def zeros(self) -> NDArray[np.int64]:
+        """A zero for each clause, read-only."""
+        zeros = np.zeros(len(self.triggers), dtype=np.int64)
+        zeros.flags.writeable = False
+        return zeros
 
 
 def compile_graph(graph: Graph) -> Program:
@@ -84,6 +94,7 @@ class _Compiler(JudgeEmitter):
                 "INF", "NAN", "SlidingMinimum", "SlidingSince", "compare", "divide", "exponential", "greatest",
                 "interval_arithmetic", "least", "power", "root",
             )},
+            "itemgetter": operator.itemgetter,
             "ndarray": np.ndarray,
             "names": self.graph.signals,
         }  # fmt: skip
@@ -122,17 +133,19 @@ class _Compiler(JudgeEmitter):
         self.add("latest = 2 ** 80")
         self.add("samples = refused = 0")
         self.add("current = None")
-        self.add("cache = []")
+        self.add("shared = None")
+        if len(self.graph.signals) > 1:
+            self.add("pick = itemgetter(*names)")
 
     def write_point(self, body: list[str]) -> None:
         columns = range(len(self.graph.signals))
         self.add("def point(stamp, values):")
         self.depth = 2
-        self.add(f"nonlocal {', '.join(['last', 'samples', 'current', 'cache', *self.cells(True)])}")
+        self.add(f"nonlocal {', '.join(['last', 'samples', 'current', 'shared', *self.cells(True)])}")
         self.add("if stamp.__class__ is not int or stamp <= last: return slow(stamp, values)")
         self.read_sample()
         if columns:
-            self.add(f"    check = {' + '.join(f'i{c}' for c in columns)}")
+            self.add("    check = sum(row)")
             self.add("except (KeyError, TypeError, ValueError, OverflowError): return slow(stamp, values)")
             self.add("if check.__class__ is not float or check - check != 0: return slow(stamp, values)")
         self.lines += body
@@ -145,13 +158,13 @@ class _Compiler(JudgeEmitter):
         columns = range(len(self.graph.signals))
         if not columns:
             self.add("if len(values): return slow(stamp, values)")
+            self.add("row = ()")
             return
+        single = len(columns) == 1
         self.add("try:")
-        self.add("    if values.__class__ is dict:")
-        self.add("        " + "; ".join(f"i{c} = values[n{c}]" for c in columns))
-        self.add("    else:")
-        self.add("        if values.__class__ is ndarray: values = values.tolist()")
-        self.add(f"        {self.inputs()}{',' if len(columns) == 1 else ''} = values")
+        self.add(f"    if values.__class__ is dict: row = {'(values[n0],)' if single else 'pick(values)'}")
+        self.add("    else: row = tuple(values.tolist() if values.__class__ is ndarray else values)")
+        self.add(f"    {self.inputs()}{',' if single else ''} = row")
 
     def write_wide(self) -> None:
         """The quick way into the interval dialect, for samples of plain floats."""
@@ -176,7 +189,7 @@ class _Compiler(JudgeEmitter):
         self.add("def interval(stamp, row):")
         self.depth = 2
         self.add(
-            f"nonlocal {', '.join(['samples', 'latest', 'current', 'cache', *missed, *known, *self.cells(False)])}"
+            f"nonlocal {', '.join(['samples', 'latest', 'current', 'shared', *missed, *known, *self.cells(False)])}"
         )
         if graph.signals:
             self.add(f"{self.inputs()}{',' if len(graph.signals) == 1 else ''} = row")
@@ -200,15 +213,15 @@ class _Compiler(JudgeEmitter):
             self.add(f"z{position} = push{position}(stamp, ({packed}{',' if inputs else ''}))")
             results.append(f"z{position}")
         self.add("last = stamp" if point else "latest = stamp")
-        names = self.data_names(point)
         flags = [f"g{p}" for p in range(len(self.flags))]
         missed = [] if point else [f"missed{c}" for c in range(len(self.graph.roots))]
-        texts = [_tuple(part) for part in (names, flags, missed, results)]
-        if self.stable:
-            self.add("if fresh: cache = []")
+        values = "row" if point and self.stateless else _tuple(self.value_names(point))
+        shared = f"(program, {point}, {_tuple(self.state_names(point))}, {_tuple(flags)}, [])"
+        self.add(f"if fresh or shared is None: shared = {shared}" if self.stable else f"shared = {shared}")
         self.add("update = new(Update)")
-        self.add(f"update._cache = {'cache' if self.stable else '[]'}")
-        self.add(f"update._data = (program, {point}, stamp, samples, refused, True, False, {', '.join(texts)})")
+        self.add("update._shared = shared")
+        frame = f"stamp, samples, refused, True, False, {values}, {_tuple(missed)}, {_tuple(results)}"
+        self.add(f"update._frame = ({frame})")
         self.add("current = update")
         self.add("return update")
 
@@ -216,8 +229,9 @@ class _Compiler(JudgeEmitter):
         self.add("def switch(stamp):")
         self.depth = 2
         known = [f"known{c}" for c in range(len(self.graph.signals))]
-        self.add(f"nonlocal {', '.join(['last', *known, *self.cells(False)])}")
+        self.add(f"nonlocal {', '.join(['last', 'shared', *known, *self.cells(False)])}")
         self.add("last = 2 ** 80")
+        self.add("shared = None")
         self.add("if samples:")
         self.add("    " + ("; ".join(f"{k} = stamp" for k in known) or "pass"))
         for slot in self.slots.values():
@@ -252,8 +266,8 @@ class _Compiler(JudgeEmitter):
         self.add("def get():")
         self.add(f"    return [[{', '.join(plain)}], [{', '.join(f'{w}.state()' for w in windows)}]]")
         self.add("def put(state, update):")
-        self.add(f"    nonlocal current, cache, {', '.join(plain)}")
-        self.add("    current = update; cache = []")
+        self.add(f"    nonlocal current, shared, {', '.join(plain)}")
+        self.add("    current = update; shared = None")
         self.add(f"    {', '.join(plain)} = state[0]")
         for position, name in enumerate(windows):
             self.add(f"    {name}.load(state[1][{position}])")

@@ -67,6 +67,7 @@ class Emitter:
     lines: list[str] = field(default_factory=list)
     point: bool = True
     flat: bool = False  # while reading the point dialect's values: a node's bounds are one name
+    lazy: bool = False  # while working out an old sample's values again: nothing can be handed over
     depth: int = 2
 
     def __post_init__(self) -> None:
@@ -86,10 +87,7 @@ class Emitter:
         self.boundary = boundary(graph, [graph.roots[c] for c in self.simple])
         self.flags = list(dict.fromkeys(a for left in graph.antecedents for a in left if not graph.nodes[a].future))
         needed = {*self.boundary, *self.flags, *(n for _, inputs in self.streamed for n in inputs)}
-        for index in range(len(graph.nodes) - 1, -1, -1):
-            if index in needed:
-                needed.update(graph.nodes[index].args)
-        self.needed = sorted(needed)
+        self.needed = self._below(sorted(needed))
         self.point_allowed = not any(
             (graph.nodes[i].op in ARITHMETIC or graph.nodes[i].op in COMPARISONS)
             and not all(graph.nodes[a].scalar for a in graph.nodes[i].args)
@@ -102,6 +100,17 @@ class Emitter:
             and all(graph.nodes[root].future for root in graph.roots)
             and not any(graph.nodes[i].window is not None or graph.nodes[i].op == "next" for i, _ in self.judged)
         )
+
+        # nothing below the boundary has state: a sample's values can be worked out from its inputs when asked for
+        self.stateless = not any(graph.nodes[i].op in TEMPORAL for i in self._below(self.boundary))
+
+    def _below(self, roots: list[int]) -> list[int]:
+        """The roots and everything under them, in order."""
+        found = set(roots)
+        for index in range(len(self.graph.nodes) - 1, -1, -1):
+            if index in found:
+                found.update(self.graph.nodes[index].args)
+        return sorted(found)
 
     def _collect(self, root: int) -> None:
         stack = [(root, 0)]

@@ -18,28 +18,57 @@ class FrameEmitter(Emitter):
 
     def frame(self) -> None:
         """The values of all needed nodes, and the state after this sample."""
-        nodes = self.graph.nodes
-        pure = [i for i in self.needed if nodes[i].scalar or all(nodes[a].scalar for a in nodes[i].args)]
-        pure_set = set(pure)
+        skipped = self.only_conditions() if self.point else set()
+        pure = self.pure_nodes(self.needed)
+        known = {*pure, *skipped}
         # the point dialect may hand the sample over while these are computed, so they come before any state
-        for index in pure + [i for i in self.needed if i not in pure_set]:
-            node = nodes[index]
-            if node.scalar:
-                self.scalar_node(index, node)
-            elif node.op in ("value", "gate") or node.op in COMPARISONS:
-                self.leaf(index, node)
-            else:
-                self.inner(index, node)
+        for index in pure + [i for i in self.needed if i not in known]:
+            if index not in skipped:
+                self.node(index)
         if self.stable:
             self.add("fresh = False")
         for pair in self.judged:
             self.accumulate(*pair)
+        also = "; fresh = True" if self.stable else ""
         for position, index in enumerate(self.flags):
             flag = self.slot(f"g{position}", "flag", "False")
-            self.add(f"if {self.triple(index)[0]} > 0: {flag} = True")
+            true = self.condition(index) if self.point else ""
+            self.add(f"if not {flag} and {true or f'{self.triple(index)[0]} > 0'}: {flag} = True{also}")
+
+    def node(self, index: int) -> None:
+        node = self.graph.nodes[index]
+        if node.scalar:
+            self.scalar_node(index, node)
+        elif node.op in ("value", "gate") or node.op in COMPARISONS:
+            self.leaf(index, node)
+        else:
+            self.inner(index, node)
+
+    def pure_nodes(self, nodes: list[int]) -> list[int]:
+        """Those of ``nodes`` that are functions of the sample alone, one comparison deep."""
+        graph = self.graph.nodes
+        return [i for i in nodes if graph[i].scalar or all(graph[a].scalar for a in graph[i].args)]
+
+    def condition(self, index: int) -> str:
+        """The test of a Boolean inequality over signals and numbers, '' for other nodes."""
+        node = self.graph.nodes[index]
+        if node.op == "gate":
+            return f"{self.scalar(node.args[0])} > {GATE_THRESHOLD!r}"
+        plain = all(self.graph.nodes[a].op in ("signal", "number") for a in node.args)
+        if plain and node.boolean and node.op in ("<", "<=", ">", ">="):
+            return f"{self.scalar(node.args[0])} {node.op} {self.scalar(node.args[1])}"
+        return ""
+
+    def only_conditions(self) -> set[int]:
+        """Boolean leaves that only implications and triggers read: the point dialect tests them in place."""
+        used = {i for i in [*self.boundary, *(n for _, inputs in self.streamed for n in inputs)]}
+        for index in self.needed:
+            node = self.graph.nodes[index]
+            used.update(node.args[1:] if node.op == "implies" else node.args)
+        return {i for i in self.needed if self.condition(i) and i not in used}
 
     def hand_over(self, name: str) -> None:
-        if self.point:
+        if self.point and not self.lazy:
             self.add(f"if {name} != {name}: return widen(stamp, [{self.inputs()}])")
 
     def scalar_node(self, index: int, node: GraphNode) -> None:
@@ -96,6 +125,9 @@ class FrameEmitter(Emitter):
     def inner(self, index: int, node: GraphNode) -> None:
         out = self.triple(index)
         args = [self.triple(a) for a in node.args]
+        if self.point and node.op == "implies" and self.condition(node.args[0]):
+            self.add(f"{out[0]} = {args[1][0]} if {self.condition(node.args[0])} else INF")
+            return
         if self.connective(out, node.op, args, f"t{index}"):
             return
         if node.op == "prev":

@@ -33,10 +33,22 @@ class JudgeEmitter(FrameEmitter):
 
     def begin(self, name: str) -> None:
         self.depth = 0
-        self.add(f"def {name}(data, samples, closed, stamp):")
+        self.add(f"def {name}(state, values, samples, closed, stamp):")
         self.depth = 1
-        names = self.data_names(self.flat)
-        self.add(f"({', '.join(names)}{',' if names else ''}) = data")
+        self.unpack(self.state_names(self.flat), "state")
+        if not (self.flat and self.stateless):
+            self.unpack(self.value_names(self.flat), "values")
+            return
+        self.unpack([f"i{c}" for c in range(len(self.graph.signals))], "values")
+        self.point = self.lazy = True
+        wanted = [i for i in self.boundary if name.startswith("now") or not self.graph.nodes[i].future]
+        for index in self._below(wanted):
+            self.node(index)
+        self.point = self.lazy = False
+
+    def unpack(self, names: list[str], source: str) -> None:
+        if names:
+            self.add(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
 
     def lists(self, triples: list[Triple]) -> None:
         for part, word in enumerate(("lower", "upper", "rho")):
@@ -158,10 +170,15 @@ class JudgeEmitter(FrameEmitter):
         """State that an update carries away, so that it can be judged later."""
         return [n for n, s in self.slots.items() if n[0] in "ak" and s.kind != "window" and not n.endswith("f")]
 
-    def data_names(self, point: bool) -> list[str]:
+    def state_names(self, point: bool) -> list[str]:
         names: list[str] = []
         for name in self.read_slots():
             names += [name] if point or self.slots[name].kind == "flag" else [f"{name}l", f"{name}u", f"{name}r"]
+        return names
+
+    def value_names(self, point: bool) -> list[str]:
+        """What an update keeps of its own sample: the boundary's values."""
+        names: list[str] = []
         for index in self.boundary:
             names += [f"v{index}"] if point else [f"l{index}", f"u{index}", f"r{index}"]
         return names

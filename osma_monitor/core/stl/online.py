@@ -17,7 +17,7 @@ from osma_monitor.core.stl.graph import build_graph
 from osma_monitor.core.stl.offline import as_formula, unknown_signal
 from osma_monitor.core.stl.stream import Stream
 from osma_monitor.core.stl.syntax import Formula
-from osma_monitor.core.stl.verdict import UNDECIDED, Bounds, Update, Verdict
+from osma_monitor.core.stl.verdict import UNDECIDED, Bounds, Update, Verdict, make_update
 
 Sample = Mapping[str, float | None] | Sequence[float] | NDArray[np.float64]
 _SNAPSHOT_VERSION = 1
@@ -92,27 +92,30 @@ class Library:
     def close(self) -> Update:
         """Ends the trace: unbounded operators collapse to what was seen, bounded windows that the end cut off stay unknown."""
         if self._end is None:
-            data = self._current()._data
+            current = self._current()
             self._parts["stop"]()
-            results = tuple(s.result(True) for s in self._streams) if data[3] else data[10]
-            self._end = _update((*data[:5], True, True, *data[7:10], results))
+            self._end = current._replace(closed=True, accepted=True)
+            if current.samples and self._streams:
+                self._end = self._end._replace(results=tuple(s.result(True) for s in self._streams))
         return self._end
 
     def ages_ns(self) -> dict[str, int | None]:
         """For every signal the time from its last known value to the last stamp; None when it was never known."""
-        data = self._current()._data
-        if data[1] and data[3]:
+        current = self._current()
+        if self._point and current.samples:
             return dict.fromkeys(self.signals, 0)
-        known = self._parts["age"]()
-        return {name: None if k is None else data[2] - k for name, k in zip(self.signals, known, strict=True)}
+        known, stamp = self._parts["age"](), current.stamp_ns
+        return {name: None if k is None else stamp - k for name, k in zip(self.signals, known, strict=True)}
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain data (numbers, texts, lists, dicts), for :meth:`restore` in this process or another.
 
         Infinities and NaN are in it as floats, which Python's ``json`` writes and reads.
         """
-        data = self._current()._data
-        results = [[list(r[0]), list(r[1]), r[2]] for r in data[10]]
+        current = self._current()
+        _, point, state, flags, _ = current._shared
+        *counts, values, missed, results = current._frame
+        plain = [[list(r[0]), list(r[1]), r[2]] for r in results]
         return {
             "version": _SNAPSHOT_VERSION,
             "formulas": [str(f) for f in self.formulas],
@@ -121,7 +124,7 @@ class Library:
             "closed": self._end is not None,
             "state": self._parts["get"](),
             "streams": [s.state() for s in self._streams],
-            "update": [*data[1:7], list(data[7]), list(data[8]), list(data[9]), results],
+            "update": [[point, list(state), list(flags)], [*counts, list(values), list(missed), plain]],
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -140,9 +143,12 @@ class Library:
         self.reset()
         self._point = bool(snapshot["point"])
         self.__dict__["update"] = self._parts["point" if self._point else "wide"]
-        saved = snapshot["update"]
-        results = tuple((Bounds(*r[0]), Bounds(*r[1]), bool(r[2])) for r in saved[9])
-        update = _update((self._program, *saved[:6], tuple(saved[6]), tuple(saved[7]), tuple(saved[8]), results))
+        (point, accumulators, flags), (*counts, values, missed, plain) = snapshot["update"]
+        results = tuple((Bounds(*r[0]), Bounds(*r[1]), bool(r[2])) for r in plain)
+        update = make_update(
+            (self._program, point, tuple(accumulators), tuple(flags), []),
+            (*counts, tuple(values), tuple(missed), results),
+        )
         self._parts["put"](snapshot["state"], update)
         for stream, state in zip(self._streams, snapshot["streams"], strict=True):
             stream.load(state)
@@ -154,13 +160,12 @@ class Library:
         """What the last sample gave; before the first everything is undecided."""
         if self._end is not None:
             return self._end
-        newest = self._parts["newest"]()
+        newest, refused = self._parts["newest"](), self._parts["refusals"]()
         if isinstance(newest, Update):
-            refused = self._parts["refusals"]()
-            return newest if newest.refused == refused else _update((*newest._data[:4], refused, *newest._data[5:]))
+            return newest if newest.refused == refused else newest._replace(refused=refused)
         flags = (False,) * self._program.flags
         results = ((UNDECIDED, UNDECIDED, False),) * len(self._streams)
-        return _update((self._program, False, 0, 0, self._parts["refusals"](), True, False, (), flags, (), results))
+        return make_update((self._program, False, (), flags, []), (0, 0, refused, True, False, (), (), results))
 
     def _slow(self, stamp_ns: int, values: Sample) -> Update:
         """The way of samples that the generated function hands back: odd types, unknown values, refused stamps."""
@@ -174,8 +179,7 @@ class Library:
         current = self._current()
         if current.samples and stamp <= current.stamp_ns:
             self._parts["refuse"]()
-            data = self._current()._data
-            return _update((*data[:5], False, *data[6:]))
+            return self._current()._replace(accepted=False)
         if self._point and math.isfinite(sum(row)):  # the generated function's own test: nothing unknown
             update: Update = self._parts["point"](stamp, row)
             return update
@@ -220,13 +224,6 @@ def _check_names(values: Mapping[str, Any], signals: Sequence[str], declared: fr
             raise UnknownSignalError(
                 f"the sample holds {near[0]!r}, which nothing reads, and lacks {name!r}: a typing error?"
             )
-
-
-def _update(data: tuple[Any, ...]) -> Update:
-    update = Update()
-    update._data = data
-    update._cache = []
-    return update
 
 
 def _number(name: str, value: Any) -> float:

@@ -384,7 +384,7 @@ class _Parser:
         return Decimal(token.text), unit, token
 
     def _nanoseconds(self, value: Decimal, unit: str, opener: _Token, closer: _Token) -> int:
-        if value.adjusted() > 40 or value.adjusted() < -40 and value != 0:
+        if value.adjusted() > 40 or (value.adjusted() < -40 and value != 0):
             raise FormulaError(
                 "a window bound is out of range", self.text, opener.start, closer.stop, "from 1 ns to 146 years"
             )

@@ -20,7 +20,7 @@ from osma_monitor.core.stl.graph import build_graph
 from osma_monitor.core.stl.offline import as_formula, body
 from osma_monitor.core.stl.online import Sample, read_sample
 from osma_monitor.core.stl.syntax import PAST, WINDOWED, Formula
-from osma_monitor.core.stl.verdict import Update
+from osma_monitor.core.stl.verdict import Update, make_update
 
 _INFIX: Final = {"implies": "->"}
 _REFUSED: Final = MappingProxyType(
@@ -106,7 +106,7 @@ class RtamtLibrary:
         self._rtamt = _load()
         left = [[f.subformula(n.args[0]) for n in f.nodes if n.op == "implies"] for f in self.formulas]
         self._program = Program(
-            "", {"judged_interval": lambda values, *_: values[0], "now_interval": lambda values, *_: values[1]},
+            "", {"judged_interval": lambda state, values, *_: values[0], "now_interval": lambda state, values, *_: values[1]},
             tuple(range(len(self.formulas))), (), tuple((i,) if sides else None for i, sides in enumerate(left)),
             len(self.formulas), False,
         )  # fmt: skip
@@ -146,13 +146,10 @@ class RtamtLibrary:
     def _pack(self, accepted: bool) -> Update:
         judged = [list(part) for part in zip(*(c.judged for c in self._clauses), strict=True)] or [[], [], []]
         now = [list(part) for part in zip(*(c.now for c in self._clauses), strict=True)] or [[], [], []]
-        update = Update()
-        update._cache = []
-        update._data = (
-            self._program, False, self._stamp or 0, self._samples, self._refused, accepted, self._closed, (judged, now),
-            tuple(c.triggered for c in self._clauses), tuple(c.unknown for c in self._clauses), (),
-        )  # fmt: skip
-        return update
+        flags = tuple(c.triggered for c in self._clauses)
+        missed = tuple(c.unknown for c in self._clauses)
+        counts = (self._stamp or 0, self._samples, self._refused, accepted, self._closed)
+        return make_update((self._program, False, (), flags, []), (*counts, (judged, now), missed, ()))
 
 
 class _Clause:

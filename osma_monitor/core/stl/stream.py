@@ -195,14 +195,15 @@ class Stream:
                 self._latched[leaf] = _at(found[leaf], 0)
         if any(latched is None for latched in self._latched.values()):
             return
-        count = min([final[i] for i in self._inner], default=timeline.count)
+        # the newest sample stays: close() asks for its value
+        count = min([timeline.count - 1, *(final[i] for i in self._inner)])
         if not count:
             return
         for leaf in self._running:
             node = self._graph.nodes[leaf]
             body = found[node.args[0]][:count]
             self._running[leaf] = _merge(self._running[leaf], tracks.negate(body) if node.op == "eventually" else body)
-        next_stamp = int(timeline.stamps[count]) if count < timeline.count else int(timeline.stamps[-1]) + 1
+        next_stamp = int(timeline.stamps[count])
         for index, memory in self._memory.items():
             node = self._graph.nodes[index]
             arguments = [self._argument(a, found, timeline)[:count] for a in node.args]

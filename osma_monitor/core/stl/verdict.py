@@ -74,46 +74,48 @@ class Update:
     Immutable, arrays too. They are made when asked for, so that a frame costs little when only some are read.
     """
 
-    __slots__ = ("_cache", "_data", "_instant")
+    __slots__ = ("_frame", "_instant", "_shared")
 
-    # (program, point dialect?, stamp, samples, refused, accepted, closed, values, flags, missed, results of streams)
-    _data: tuple[Any, ...]
-    # holds the judged arrays once somebody asked; shared by updates between which no judged value changed
-    _cache: list[_Arrays]
+    # (program, point dialect?, accumulators, triggers, [judged arrays once somebody asked]): shared by updates between
+    # which no judged value changed
+    _shared: tuple[Any, bool, tuple[Any, ...], tuple[bool, ...], list[_Arrays]]
+    # (stamp, samples, refused, accepted, closed, values of this sample, unknown samples by clause, results of streams)
+    _frame: tuple[int, int, int, bool, bool, Any, tuple[int, ...], tuple[Any, ...]]
     _instant: _Arrays
 
     @property
     def stamp_ns(self) -> int:
         """Stamp of the last accepted sample (this one, unless it was refused); 0 before the first."""
-        return int(self._data[2])
+        return self._frame[0]
 
     @property
     def samples(self) -> int:
         """Accepted samples so far."""
-        return int(self._data[3])
+        return self._frame[1]
 
     @property
     def refused(self) -> int:
         """Refused samples so far."""
-        return int(self._data[4])
+        return self._frame[2]
 
     @property
     def accepted(self) -> bool:
         """False when this sample was refused, because its stamp repeats or goes back."""
-        return bool(self._data[5])
+        return self._frame[3]
 
     @property
     def closed(self) -> bool:
         """The trace has ended."""
-        return bool(self._data[6])
+        return self._frame[4]
 
     def _read(self, which: str) -> _Arrays:
-        program, point, stamp, samples, _, _, closed, values, _, _, results = self._data
+        program, point, state, _, _ = self._shared
+        stamp, samples, _, _, closed, values, _, results = self._frame
         if not samples:
             count = len(self)
             return _arrays([-math.inf] * count, [math.inf] * count, [math.nan] * count)
         read = program.namespace[which + ("_point" if point else "_interval")]
-        lists = read(values, samples, closed, stamp)
+        lists = read(state, values, samples, closed, stamp)
         if not program.streamed:
             return _arrays(*lists)
         bounds = dict(zip(program.simple, zip(*lists, strict=True), strict=True))
@@ -123,9 +125,10 @@ class Update:
         return _arrays(*([b[part] for b in ordered] for part in range(3)))
 
     def _judged(self) -> _Arrays:
-        if not self._cache:
-            self._cache.append(self._read("judged"))
-        return self._cache[0]
+        cache = self._shared[4]
+        if not cache:
+            cache.append(self._read("judged"))
+        return cache[0]
 
     def _now(self) -> _Arrays:
         try:
@@ -139,22 +142,26 @@ class Update:
     @property
     def lower(self) -> NDArray[np.float64]:
         """(clauses,) lower bound of the judged value."""
-        return self._judged()[0]
+        cache = self._shared[4]
+        return cache[0][0] if cache else self._judged()[0]
 
     @property
     def upper(self) -> NDArray[np.float64]:
         """(clauses,) upper bound of the judged value; the depth of a violation is ``-upper``."""
-        return self._judged()[1]
+        cache = self._shared[4]
+        return cache[0][1] if cache else self._judged()[1]
 
     @property
     def rho(self) -> NDArray[np.float64]:
         """(clauses,) the judged value, for ``always`` its minimum so far; NaN where undecided or nothing is known."""
-        return self._judged()[2]
+        cache = self._shared[4]
+        return cache[0][2] if cache else self._judged()[2]
 
     @property
     def status(self) -> NDArray[np.int8]:
         """(clauses,) 1 satisfied, -1 violated, 0 unknown."""
-        return self._judged()[3]
+        cache = self._shared[4]
+        return cache[0][3] if cache else self._judged()[3]
 
     # --- this instant alone: the value at the current stamp; for always(body) the body's ---
 
@@ -188,11 +195,11 @@ class Update:
     @property
     def unknown(self) -> NDArray[np.int64]:
         """(clauses,) accepted samples so far in which some signal of the clause was missing, NaN or infinite."""
-        missed = self._data[9]
-        return np.array(missed or (0,) * len(self), dtype=np.int64)
+        missed = self._frame[6]
+        return np.array(missed, dtype=np.int64) if missed else self._shared[0].zeros
 
     def _triggered(self, clause: int) -> bool:
-        program, flags, results = self._data[0], self._data[8], self._data[10]
+        program, flags, results = self._shared[0], self._shared[3], self._frame[7]
         positions = program.triggers[clause]
         if positions is None or any(flags[p] for p in positions):
             return True
@@ -208,8 +215,23 @@ class Update:
         return tuple(self.verdict(i) for i in range(len(self)))
 
     def __len__(self) -> int:
-        return len(self._data[0].triggers)
+        return len(self._shared[0].triggers)
+
+    def _replace(self, **changes: Any) -> Update:
+        """A copy with other entries of the frame: ``refused``, ``accepted``, ``closed``, ``results``."""
+        frame = list(self._frame)
+        for name, value in changes.items():
+            frame[{"refused": 2, "accepted": 3, "closed": 4, "results": 7}[name]] = value
+        return make_update((*self._shared[:4], []), tuple(frame))
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "accepted" if self.accepted else "refused"
         return f"Update({state}, stamp_ns={self.stamp_ns}, status={self.status.tolist()}, rho={self.rho.tolist()})"
+
+
+def make_update(shared: tuple[Any, ...], frame: tuple[Any, ...]) -> Update:
+    """An update from its two parts; see the comments in :class:`Update`."""
+    update = Update()
+    update._shared = shared
+    update._frame = frame
+    return update
