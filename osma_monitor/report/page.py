@@ -34,7 +34,7 @@ from osma_monitor.report.model import (
 from osma_monitor.report.table import UNDEFINED, Table, cells, format_value, header
 
 #: Rows in the list of episodes; further ones are only counted.
-LISTED = 2000
+LISTED = 1500
 #: Rows of one table in the page; the rest is in the CSV.
 TABLE_ROWS = 400
 
@@ -357,22 +357,23 @@ def _data(
 ) -> dict[str, Any]:
     records = report.records
     drawn: dict[str, Any] = {}
-    pool: dict[str, int] = {}
+    names: dict[str, int] = {}
+    outlines: dict[str, int] = {}
     spent = 0
     for i in traces.with_counterparts(order, records):
         if i not in listed or not len(records[i].stamps_ns):
             continue
-        one = traces.trace(records[i], margins(records[i]) if margins is not None else ())
+        one = traces.trace(records[i], margins(records[i]) if margins is not None else (), names)
         scene = scenes(records[i]) if scenes is not None else None
-        text = json.dumps(scene.view(), allow_nan=False, separators=(",", ":")) if scene is not None else ""
-        cost = len(json.dumps(one, allow_nan=False, separators=(",", ":"))) + (
-            len(text) if text and text not in pool else 0
-        )
+        grown = dict(outlines)
+        if scene is not None:
+            one["scene"] = scene.view(grown)
+        fresh = sum(map(len, list(grown)[len(outlines) :]))
+        cost = fresh + len(json.dumps(one, allow_nan=False, separators=(",", ":")))
         if spent + cost > traces.BUDGET:
             break
         spent += cost
-        if text:
-            one["scene"] = pool.setdefault(text, len(pool))
+        outlines = grown
         drawn[str(i)] = one
     twins: dict[tuple[str, str, int], int] = {}
     episodes = {
@@ -391,7 +392,8 @@ def _data(
         "policies": [wording.policy_label(p) for p in report.policies],
         "episodes": episodes,
         "traces": drawn,
-        "scenes": [json.loads(text) for text in pool],
+        "clauses": list(names),
+        "outlines": [json.loads(text) for text in outlines],
         "first": next((i for i in order if str(i) in drawn), None),
     }
 

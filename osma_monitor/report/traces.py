@@ -6,6 +6,7 @@ survive, so that a violation of one step is still seen. Numbers are whole thousa
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ Floats = NDArray[np.float64]
 #: Steps kept of one episode.
 POINTS = 240
 #: Characters of trace data in one page; episodes over it are listed without a trace.
-BUDGET = 2_200_000
+BUDGET = 1_800_000
 #: v/d is shown inside the boundary, with the distance never under the floor (OSMA-Bench 3.2.2).
 BOUNDARY_M, FLOOR_M = 1.25, 0.05
 #: Margins are drawn down to this many thresholds below zero.
@@ -38,6 +39,12 @@ class Outline:
     points: tuple[tuple[float, float], ...]
     label: str = ""
 
+    @property
+    def text(self) -> str:
+        """Itself as JSON."""
+        points = [[round(x, 3), round(y, 3)] for x, y in self.points]
+        return json.dumps({"k": self.kind, "n": self.label, "p": points}, allow_nan=False, separators=(",", ":"))
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -46,12 +53,10 @@ class Scene:
     outlines: tuple[Outline, ...] = ()
     base: tuple[float, float] | None = None  #: length and width in m
 
-    def view(self) -> dict[str, Any]:
-        """As the page takes it."""
-        outlines = [
-            {"k": o.kind, "n": o.label, "p": [[round(x, 3), round(y, 3)] for x, y in o.points]} for o in self.outlines
-        ]
-        return {"outlines": outlines, "base": self.base}
+    def view(self, pool: dict[str, int]) -> dict[str, Any]:
+        """As the page takes it: outlines by number. ``pool`` numbers outlines as JSON and grows by those it lacks."""
+        numbers = [pool.setdefault(o.text, len(pool)) for o in self.outlines]
+        return {"o": numbers, "base": self.base}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,8 +109,11 @@ def speed_over_distance(record: EpisodeRecord) -> Floats:
     return out
 
 
-def trace(record: EpisodeRecord, margins: Sequence[Margin]) -> dict[str, Any]:
-    """The drawable form of an episode: times in ms from its first frame, everything else in thousandths."""
+def trace(record: EpisodeRecord, margins: Sequence[Margin], names: dict[str, int]) -> dict[str, Any]:
+    """The drawable form of an episode: times in ms from its first frame, everything else in thousandths.
+
+    ``names`` numbers the clauses of the page and grows by those that it lacks.
+    """
     stamps = record.stamps_ns
     starts = buckets(len(stamps))
     first = int(stamps[0]) if len(stamps) else 0
@@ -117,7 +125,7 @@ def trace(record: EpisodeRecord, margins: Sequence[Margin]) -> dict[str, Any]:
             continue
         lines.append(
             {
-                "id": margin.clause,
+                "c": names.setdefault(margin.clause, len(names)),
                 "unit": margin.unit,
                 "limit": margin.threshold if math.isfinite(margin.threshold) else None,
                 "bad": result is not None and result.status == "violated",
@@ -129,15 +137,16 @@ def trace(record: EpisodeRecord, margins: Sequence[Margin]) -> dict[str, Any]:
         "margins": lines,
     }
     out["results"] = [
-        {
-            "id": c.clause,
-            "status": c.status,
-            "scored": c.scored,
-            "depth": round(c.depth, 3),
-            "t": None if c.first_violation_ns is None else (c.first_violation_ns - first) // 1_000_000,
-            "steps": c.violated_steps,
-        }
+        [
+            names.setdefault(c.clause, len(names)),
+            ("satisfied", "violated", "unknown").index(c.status),
+            int(c.scored),
+            round(c.depth, 3),
+            None if c.first_violation_ns is None else (c.first_violation_ns - first) // 1_000_000,
+            c.violated_steps,
+        ]
         for c in record.clauses
+        if c.scored or c.status != "satisfied"
     ]
     distance = record.signals.get("obstacle_distance")
     if distance is not None and not np.isnan(distance).all():

@@ -167,7 +167,8 @@
     figure.hidden = !x || !y;
     if (!x || !y) return;
     const episode = data.episodes[index];
-    const { outlines: scene, base } = trace.scene === undefined ? { outlines: [], base: null } : data.scenes[trace.scene];
+    const scene = trace.scene === undefined ? [] : trace.scene.o.map((i) => data.outlines[i]);
+    const base = trace.scene === undefined ? null : trace.scene.base;
     const yaw = column(trace.h, t.length);
     const others = Object.entries(data.traces).filter(([i, other]) => +i !== index && other.x && data.episodes[i]
       && data.episodes[i].twin === episode.twin && data.episodes[i].policy !== episode.policy);
@@ -258,6 +259,10 @@
   const draw = () => {
     if (current === null) return;
     const trace = data.traces[current];
+    if (trace && Array.isArray(trace.results[0])) {
+      trace.results = trace.results.map(([c, status, scored, depth, t, steps]) => ({ id: data.clauses[c], status: ["satisfied", "violated", "unknown"][status], scored: Boolean(scored), depth, t, steps }));
+      trace.margins.forEach((m) => { m.id = data.clauses[m.c]; });
+    }
     redrawables();
     const charts = panel.querySelector(".charts");
     charts.hidden = !trace;

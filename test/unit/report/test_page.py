@@ -156,7 +156,7 @@ def test_every_episode_is_listed_and_traced(html: str, report: Report) -> None:
         range(len(report.records)), key=lambda i: (report.records[i].safety == "unsafe", report.records[i].depth)
     )
     assert data["first"] == worst
-    assert len(data["scenes"]) == 6  # one an obstacle, shared by policies, routes and seeds
+    assert len(data["outlines"]) == 6  # one an obstacle, shared by policies, routes and seeds
 
 
 def test_a_long_run_stays_small_and_keeps_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
