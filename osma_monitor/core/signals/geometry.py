@@ -168,9 +168,11 @@ def _separation(a: Floats, b: Floats) -> float:
         return -math.inf
     edge = np.roll(a, -1, axis=0) - a
     normal = np.stack([edge[:, 1], -edge[:, 0]], axis=1)
-    normal /= np.sqrt((normal * normal).sum(axis=1, keepdims=True))
-    gap = (normal @ b.T).min(axis=1) - (normal * a).sum(axis=1)
-    return float(gap.max())
+    length = np.sqrt((normal * normal).sum(axis=1))
+    real = length > 0.0  # corners closer than a root of the smallest number make no edge
+    normal = normal[real] / length[real, None]
+    gap = (normal @ b.T).min(axis=1) - (normal * a[real]).sum(axis=1)
+    return float(gap.max(initial=-math.inf))
 
 
 def _corner_to_edge(points: Floats, polygon: Floats) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,13 @@ def test_sizes_that_make_no_shape(kind: Any, size: tuple[float, ...]) -> None:
 
 COORDINATE = st.floats(-2, 2)
 POINTS = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=8)
+
+
+def test_corners_that_nearly_coincide() -> None:
+    tiny = np.array([[0.0, 0.0], [1e-200, 0.0], [0.0, 1e-200]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert polygon_distance(convex_hull(tiny), np.array([[1.0, 0.0]])) == 1.0
 
 
 @given(POINTS)
