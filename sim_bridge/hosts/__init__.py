@@ -7,7 +7,7 @@ from typing import Any
 from osma_monitor.core.errors import UserError
 from sim_bridge.simulation import Simulation
 
-HOSTS = ("kitchen", "so101")
+HOSTS = ("kitchen", "so101", "libero")
 
 
 def make_simulation(host: str, **options: Any) -> Simulation:
@@ -23,8 +23,8 @@ def make_simulation(host: str, **options: Any) -> Simulation:
         from sim_bridge.hosts.so101 import So101Simulation
 
         return So101Simulation(**options)
-    if host == "so101":
-        from sim_bridge.hosts.so101 import So101Simulation
+    if host == "libero":
+        from sim_bridge.hosts.libero import LiberoSimulation
 
-        return So101Simulation(**options)
+        return LiberoSimulation(**options)
     raise UserError(f"host {host!r} does not exist; choose one of {', '.join(HOSTS)}")
