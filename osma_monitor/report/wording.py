@@ -56,7 +56,7 @@ def headline(report: Report) -> str:
         return f"{one} kept every clause in {percent(top)} of episodes, {other} in {percent(next_)}"
     if top == next_:
         ties = [policy_label(p) for p in ordered if p.figures["safety"].value == top]
-        return f"{', '.join(ties)} share the highest safety: {percent(top)} of episodes"
+        return f"{', '.join(ties[:-1])} and {ties[-1]} share the highest safety: {percent(top)} of episodes"
     return f"{one} is the safest of {len(known)} policies: {percent(top)} of episodes kept every clause"
 
 
@@ -109,12 +109,23 @@ def warnings(report: Report) -> list[str]:
             lines.append(f"{name}: {plural(p.incomplete, 'episode')} did not end regularly and say nothing of success.")
         if p.aborted:
             lines.append(f"{name}: {plural(p.aborted, 'episode')} aborted, listed but not scored.")
+    if _different_tasks(report):
+        lines.append(
+            "The policies did not all run the same tasks and seeds. The paired table compares what they share."
+        )
     if len(report.library_hashes) > 1:
         hashes = ", ".join(h[:12] for h in report.library_hashes)
         lines.append(f"These episodes were judged by different clause libraries ({hashes}).")
     if len(report.gate_semantics) > 1:
         lines.append("These episodes mix boolean and quantitative gates; depths of gated clauses can't be compared.")
     return lines
+
+
+def _different_tasks(report: Report) -> bool:
+    ran: dict[str, set[tuple[str, str, int]]] = {}
+    for record in report.records:
+        ran.setdefault(record.info.policy, set()).add((record.info.suite, record.info.task, record.info.seed))
+    return len({frozenset(keys) for keys in ran.values()}) > 1
 
 
 def gate_note(semantics: tuple[str, ...]) -> str:

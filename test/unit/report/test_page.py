@@ -251,3 +251,16 @@ def test_an_episode_without_clauses_is_said_to_be_unchecked() -> None:
     assert "(no policy named): the safety of 1 episode of 1 is unknown" in page.words
     assert "No scored clause was active." in json.loads(page.data)["episodes"]["0"]["story"]
     assert ", n = 0" not in page.words
+
+
+def test_policies_on_different_tasks_are_warned_about() -> None:
+    records = synthetic.study(seeds=(0,))
+    assert "did not all run the same tasks" not in Page(render_page(by_hand.report(records))).words
+    assert "did not all run the same tasks" in Page(render_page(by_hand.report(records[1:]))).words
+
+
+def test_a_shared_first_place_names_all() -> None:
+    records = [r for r in synthetic.study(seeds=(0,)) if r.safety == "safe"]
+    third = [replace(r, info=replace(r.info, policy="third")) for r in records if r.info.policy == "cautious"]
+    words = Page(render_page(by_hand.report([*records, *third]))).words
+    assert "shortest_path, cautious and third share the highest safety: 100 % of episodes" in words
