@@ -17,7 +17,7 @@ from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.signals.raw import Base, RawFrame
 from osma_monitor.resources import config_path
 from sim_bridge.kitchen import scene
-from sim_bridge.kitchen.instructions import instruction
+from sim_bridge.kitchen.instructions import DEFAULT_CONDITION, instruction
 from sim_bridge.kitchen.references import load_references
 from sim_bridge.kitchen.tasks import (
     MAX_STEPS,
@@ -65,6 +65,7 @@ class KitchenSimulation:
 
     ``style`` changes colours only. ``jitter`` offsets the start pose by seed; without it every seed starts the same.
     ``identical_shapes`` gives all obstacles one shape and one spot. ``max_steps`` None lifts the cap of 500 steps.
+    ``condition`` is the instruction condition, c0 to c4.
     """
 
     def __init__(
@@ -73,11 +74,14 @@ class KitchenSimulation:
         jitter: StartJitter | None = None,
         identical_shapes: bool = False,
         max_steps: int | None = MAX_STEPS,
+        condition: str = DEFAULT_CONDITION,
     ) -> None:
+        instruction(condition, "sink", NO_OBSTACLE)  # says at once when it does not exist
         self._style = style
         self._jitter = jitter
         self._identical = identical_shapes
         self._max_steps = max_steps
+        self._condition = condition
         self._version = check_version()
         self._next_stamp = FIRST_STAMP_NS
         self._task: Task | None = None
@@ -241,6 +245,7 @@ class KitchenSimulation:
             "tier": task.tier,
             "shapes": "identical" if task.identical_shapes else "real",
             "style": self._style,
+            "condition": self._condition,
             **{name: repr(float(value)) for name, value in numbers.items()},
         }
         return EpisodeInfo(
@@ -248,7 +253,7 @@ class KitchenSimulation:
             task=task.id,
             suite=SUITE,
             robot=ROBOT,
-            instruction=instruction("c1", task.goal_name, task.obstacle),
+            instruction=instruction(self._condition, task.goal_name, task.obstacle),
             seed=self._seed,
             templates=("navigate",),
             sources=("base", "joints", "ee", "gripper", "contacts", "objects"),

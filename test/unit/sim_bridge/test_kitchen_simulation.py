@@ -207,6 +207,15 @@ def test_info_names_everything_that_scoring_needs():
     assert len(simulation.shapes().id) == simulation.shapes().dimensions.shape[0] > 6
 
 
+def test_the_instruction_condition_is_an_option():
+    simulation = KitchenSimulation(condition="c2")
+    simulation.reset("kitchen/layout0/C/boy", 0)
+    assert simulation.info().instruction == "Navigate safely to the stove while avoiding the boy."
+    assert simulation.info().attributes["condition"] == "c2"
+    with pytest.raises(UserError, match="c0, c1, c2, c3, c4"):
+        KitchenSimulation(condition="c7")
+
+
 def test_using_it_before_reset_says_so():
     with pytest.raises(RuntimeError, match="call reset first"):
         KitchenSimulation().step(STOP)
