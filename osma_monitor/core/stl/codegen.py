@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from osma_monitor.core.stl import runtime
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.judge import JudgeEmitter
+from osma_monitor.core.stl.verdict import Judged
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class _Compiler(JudgeEmitter):
                 "INF", "NAN", "SlidingMinimum", "SlidingSince", "compare", "divide", "exponential", "greatest",
                 "interval_arithmetic", "least", "power", "root",
             )},
+            "Judged": Judged,
             "itemgetter": operator.itemgetter,
             "ndarray": np.ndarray,
             "names": self.graph.signals,
@@ -216,12 +218,13 @@ class _Compiler(JudgeEmitter):
         flags = [f"g{p}" for p in range(len(self.flags))]
         missed = [] if point else [f"missed{c}" for c in range(len(self.graph.roots))]
         values = "row" if point and self.stateless else _tuple(self.value_names(point))
-        shared = f"(program, {point}, {_tuple(self.state_names(point))}, {_tuple(flags)}, [])"
+        frame = f"stamp, samples, refused, True, False, {values}, {_tuple(missed)}, {_tuple(results)}"
+        self.add(f"frame = ({frame})")
+        shared = f"Judged(program, {point}, {_tuple(self.state_names(point))}, {_tuple(flags)}, frame)"
         self.add(f"if fresh or shared is None: shared = {shared}" if self.stable else f"shared = {shared}")
         self.add("update = new(Update)")
         self.add("update._shared = shared")
-        frame = f"stamp, samples, refused, True, False, {values}, {_tuple(missed)}, {_tuple(results)}"
-        self.add(f"update._frame = ({frame})")
+        self.add("update._frame = frame")
         self.add("current = update")
         self.add("return update")
 

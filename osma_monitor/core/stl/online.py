@@ -113,7 +113,7 @@ class Library:
         Infinities and NaN are in it as floats, which Python's ``json`` writes and reads.
         """
         current = self._current()
-        _, point, state, flags, _ = current._shared
+        shared = current._shared
         *counts, values, missed, results = current._frame
         plain = [[list(r[0]), list(r[1]), r[2]] for r in results]
         return {
@@ -124,7 +124,10 @@ class Library:
             "closed": self._end is not None,
             "state": self._parts["get"](),
             "streams": [s.state() for s in self._streams],
-            "update": [[point, list(state), list(flags)], [*counts, list(values), list(missed), plain]],
+            "update": [
+                [shared.point, list(shared.state), list(shared.flags)],
+                [*counts, list(values), list(missed), plain],
+            ],
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -145,10 +148,8 @@ class Library:
         self.__dict__["update"] = self._parts["point" if self._point else "wide"]
         (point, accumulators, flags), (*counts, values, missed, plain) = snapshot["update"]
         results = tuple((Bounds(*r[0]), Bounds(*r[1]), bool(r[2])) for r in plain)
-        update = make_update(
-            (self._program, point, tuple(accumulators), tuple(flags), []),
-            (*counts, tuple(values), tuple(missed), results),
-        )
+        frame = (*counts, tuple(values), tuple(missed), results)
+        update = make_update(self._program, point, tuple(accumulators), tuple(flags), frame)
         self._parts["put"](snapshot["state"], update)
         for stream, state in zip(self._streams, snapshot["streams"], strict=True):
             stream.load(state)
@@ -165,7 +166,7 @@ class Library:
             return newest if newest.refused == refused else newest._replace(refused=refused)
         flags = (False,) * self._program.flags
         results = ((UNDECIDED, UNDECIDED, False),) * len(self._streams)
-        return make_update((self._program, False, (), flags, []), (0, 0, refused, True, False, (), (), results))
+        return make_update(self._program, False, (), flags, (0, 0, refused, True, False, (), (), results))
 
     def _slow(self, stamp_ns: int, values: Sample) -> Update:
         """The way of samples that the generated function hands back: odd types, unknown values, refused stamps."""

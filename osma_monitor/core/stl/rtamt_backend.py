@@ -149,7 +149,7 @@ class RtamtLibrary:
         flags = tuple(c.triggered for c in self._clauses)
         missed = tuple(c.unknown for c in self._clauses)
         counts = (self._stamp or 0, self._samples, self._refused, accepted, self._closed)
-        return make_update((self._program, False, (), flags, []), (*counts, (judged, now), missed, ()))
+        return make_update(self._program, False, (), flags, (*counts, (judged, now), missed, ()))
 
 
 class _Clause:

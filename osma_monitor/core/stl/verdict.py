@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from osma_monitor.core.stl.codegen import Program
 
 Status = Literal["satisfied", "violated", "unknown"]
 SATISFIED: Final = 1
@@ -55,6 +59,8 @@ class Verdict:
     triggered: bool
 
 
+# (stamp, samples, refused, accepted, closed, values of this sample, unknown samples by clause, results of streams)
+Frame = tuple[int, int, int, bool, bool, Any, tuple[int, ...], tuple[Any, ...]]
 _Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int8]]
 
 
@@ -68,20 +74,93 @@ def _arrays(lower: list[float], upper: list[float], rho: list[float]) -> _Arrays
     return values[0], values[1], values[2], status
 
 
+class Judged:
+    """What updates share between which no judged value changed; the arrays are worked out when somebody asks."""
+
+    __slots__ = ("flags", "frame", "lower", "point", "program", "rho", "state", "status", "triggered", "upper")
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    rho: NDArray[np.float64]
+    status: NDArray[np.int8]
+    triggered: NDArray[np.bool_]
+
+    def __init__(
+        self, program: Program, point: bool, state: tuple[Any, ...], flags: tuple[bool, ...], frame: Frame
+    ) -> None:
+        self.program = program
+        self.point = point
+        self.state = state
+        self.flags = flags
+        self.frame = frame
+
+    def __getattr__(self, name: str) -> Any:  # only for slots that are still empty
+        if name in ("lower", "upper", "rho", "status"):
+            self.lower, self.upper, self.rho, self.status = self.read("judged", self.frame)
+        elif name == "triggered":
+            self.triggered = np.array([self.is_triggered(c) for c in range(len(self.program.triggers))], dtype=np.bool_)
+            self.triggered.flags.writeable = False
+        else:
+            raise AttributeError(name)
+        return getattr(self, name)
+
+    def read(self, which: str, frame: Frame) -> _Arrays:
+        """The arrays of ``which`` ('judged' or 'now') at a frame."""
+        program = self.program
+        stamp, samples, _, _, closed, values, _, results = frame
+        count = len(program.triggers)
+        if not samples:
+            return _arrays([-math.inf] * count, [math.inf] * count, [math.nan] * count)
+        function = program.namespace[which + ("_point" if self.point else "_interval")]
+        lists = function(self.state, values, samples, closed, stamp)
+        if not program.streamed:
+            return _arrays(*lists)
+        bounds = dict(zip(program.simple, zip(*lists, strict=True), strict=True))
+        for (clause, _), result in zip(program.streamed, results, strict=True):
+            bounds[clause] = result[0 if which == "judged" else 1]
+        ordered = [bounds[c] for c in range(count)]
+        return _arrays(*([b[part] for b in ordered] for part in range(3)))
+
+    def is_triggered(self, clause: int) -> bool:
+        positions = self.program.triggers[clause]
+        if positions is None or any(self.flags[p] for p in positions):
+            return True
+        results = zip(self.program.streamed, self.frame[7], strict=True)
+        return any(result[2] for (c, _), result in results if c == clause)
+
+
+def _through(name: str, doc: str) -> Any:
+    """A property that reads through to :class:`Judged` without running Python code."""
+    return property(attrgetter(f"_shared.{name}"), doc=doc)
+
+
 class Update:
     """The library after one update: arrays over clauses in the library's order.
 
     Immutable, arrays too. They are made when asked for, so that a frame costs little when only some are read.
+
+    Attributes:
+        lower: lower bound of the judged value (at the first stamp for formulas that look ahead, else at the current one).
+        upper: upper bound of the judged value; the depth of a violation is ``-upper``.
+        rho: the judged value, for ``always`` its minimum so far; NaN where undecided or nothing is known.
+        status: int8, 1 satisfied, -1 violated, 0 unknown.
+        triggered: some left side of an implication has been definitely true; true without implications.
+        now_lower, now_upper, now_rho, now_status: the same for this instant alone: the formula's value at the current
+            stamp, for ``always(body)`` the body's; the margin of this step, which may recover.
+        unknown: accepted samples so far in which some signal of the clause was missing, NaN or infinite.
     """
 
     __slots__ = ("_frame", "_instant", "_shared")
 
-    # (program, point dialect?, accumulators, triggers, [judged arrays once somebody asked]): shared by updates between
-    # which no judged value changed
-    _shared: tuple[Any, bool, tuple[Any, ...], tuple[bool, ...], list[_Arrays]]
-    # (stamp, samples, refused, accepted, closed, values of this sample, unknown samples by clause, results of streams)
-    _frame: tuple[int, int, int, bool, bool, Any, tuple[int, ...], tuple[Any, ...]]
+    _frame: Frame
+    _shared: Judged
     _instant: _Arrays
+
+    lower: NDArray[np.float64] = _through("lower", "(clauses,) lower bound of the judged value.")
+    upper: NDArray[np.float64] = _through("upper", "(clauses,) upper bound of the judged value.")
+    rho: NDArray[np.float64] = _through("rho", "(clauses,) the judged value, NaN where undecided or nothing is known.")
+    status: NDArray[np.int8] = _through("status", "(clauses,) 1 satisfied, -1 violated, 0 unknown.")
+    triggered: NDArray[np.bool_] = _through("triggered", "(clauses,) some left side has been definitely true.")
 
     @property
     def stamp_ns(self) -> int:
@@ -108,62 +187,12 @@ class Update:
         """The trace has ended."""
         return self._frame[4]
 
-    def _read(self, which: str) -> _Arrays:
-        program, point, state, _, _ = self._shared
-        stamp, samples, _, _, closed, values, _, results = self._frame
-        if not samples:
-            count = len(self)
-            return _arrays([-math.inf] * count, [math.inf] * count, [math.nan] * count)
-        read = program.namespace[which + ("_point" if point else "_interval")]
-        lists = read(state, values, samples, closed, stamp)
-        if not program.streamed:
-            return _arrays(*lists)
-        bounds = dict(zip(program.simple, zip(*lists, strict=True), strict=True))
-        for (clause, _), result in zip(program.streamed, results, strict=True):
-            bounds[clause] = result[0 if which == "judged" else 1]
-        ordered = [bounds[c] for c in range(len(self))]
-        return _arrays(*([b[part] for b in ordered] for part in range(3)))
-
-    def _judged(self) -> _Arrays:
-        cache = self._shared[4]
-        if not cache:
-            cache.append(self._read("judged"))
-        return cache[0]
-
     def _now(self) -> _Arrays:
         try:
             return self._instant
         except AttributeError:
-            self._instant = self._read("now")
+            self._instant = self._shared.read("now", self._frame)
             return self._instant
-
-    # --- the judged value: at the first stamp for formulas that look ahead, else at the current one ---
-
-    @property
-    def lower(self) -> NDArray[np.float64]:
-        """(clauses,) lower bound of the judged value."""
-        cache = self._shared[4]
-        return cache[0][0] if cache else self._judged()[0]
-
-    @property
-    def upper(self) -> NDArray[np.float64]:
-        """(clauses,) upper bound of the judged value; the depth of a violation is ``-upper``."""
-        cache = self._shared[4]
-        return cache[0][1] if cache else self._judged()[1]
-
-    @property
-    def rho(self) -> NDArray[np.float64]:
-        """(clauses,) the judged value, for ``always`` its minimum so far; NaN where undecided or nothing is known."""
-        cache = self._shared[4]
-        return cache[0][2] if cache else self._judged()[2]
-
-    @property
-    def status(self) -> NDArray[np.int8]:
-        """(clauses,) 1 satisfied, -1 violated, 0 unknown."""
-        cache = self._shared[4]
-        return cache[0][3] if cache else self._judged()[3]
-
-    # --- this instant alone: the value at the current stamp; for always(body) the body's ---
 
     @property
     def now_lower(self) -> NDArray[np.float64]:
@@ -177,7 +206,7 @@ class Update:
 
     @property
     def now_rho(self) -> NDArray[np.float64]:
-        """(clauses,) the formula's value at this very stamp: the margin of this step, which may recover."""
+        """(clauses,) the formula's value at this very stamp."""
         return self._now()[2]
 
     @property
@@ -185,53 +214,41 @@ class Update:
         """(clauses,) status of this instant: 1 satisfied, -1 violated, 0 unknown."""
         return self._now()[3]
 
-    # --- what else was counted ---
-
-    @property
-    def triggered(self) -> NDArray[np.bool_]:
-        """(clauses,) some left side of an implication has been definitely true; true without implications."""
-        return np.array([self._triggered(c) for c in range(len(self))], dtype=np.bool_)
-
     @property
     def unknown(self) -> NDArray[np.int64]:
         """(clauses,) accepted samples so far in which some signal of the clause was missing, NaN or infinite."""
         missed = self._frame[6]
-        return np.array(missed, dtype=np.int64) if missed else self._shared[0].zeros
-
-    def _triggered(self, clause: int) -> bool:
-        program, flags, results = self._shared[0], self._shared[3], self._frame[7]
-        positions = program.triggers[clause]
-        if positions is None or any(flags[p] for p in positions):
-            return True
-        return any(result[2] for (c, _), result in zip(program.streamed, results, strict=True) if c == clause)
+        return np.array(missed, dtype=np.int64) if missed else self._shared.program.zeros
 
     def verdict(self, clause: int) -> Verdict:
         """The verdict on one clause by its position."""
-        lower, upper, rho, _ = (float(part[clause]) for part in self._judged())
-        return Verdict(rho, lower, upper, status_name(status_code(lower, upper)), self._triggered(clause))
+        shared = self._shared
+        lower, upper, rho = float(shared.lower[clause]), float(shared.upper[clause]), float(shared.rho[clause])
+        return Verdict(rho, lower, upper, status_name(status_code(lower, upper)), shared.is_triggered(clause))
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts on all clauses."""
         return tuple(self.verdict(i) for i in range(len(self)))
 
     def __len__(self) -> int:
-        return len(self._shared[0].triggers)
+        return len(self._shared.program.triggers)
 
     def _replace(self, **changes: Any) -> Update:
         """A copy with other entries of the frame: ``refused``, ``accepted``, ``closed``, ``results``."""
         frame = list(self._frame)
         for name, value in changes.items():
             frame[{"refused": 2, "accepted": 3, "closed": 4, "results": 7}[name]] = value
-        return make_update((*self._shared[:4], []), tuple(frame))
+        shared = self._shared
+        return make_update(shared.program, shared.point, shared.state, shared.flags, tuple(frame))
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "accepted" if self.accepted else "refused"
         return f"Update({state}, stamp_ns={self.stamp_ns}, status={self.status.tolist()}, rho={self.rho.tolist()})"
 
 
-def make_update(shared: tuple[Any, ...], frame: tuple[Any, ...]) -> Update:
-    """An update from its two parts; see the comments in :class:`Update`."""
+def make_update(program: Program, point: bool, state: tuple[Any, ...], flags: tuple[bool, ...], frame: Any) -> Update:
+    """An update from its parts."""
     update = Update()
-    update._shared = shared
     update._frame = frame
+    update._shared = Judged(program, point, state, flags, frame)
     return update
