@@ -1,0 +1,187 @@
+"""A bag through the live node: the frames that the bag gives, published as a robot would, in lock-step or at a
+rate. Needs ROS.
+
+The replayer assembles frames exactly as `osma score` does and publishes their parts under one stamp, with episode
+events that declare them. The monitor then joins by exact stamps, so its records equal those of `osma score`
+whatever the speed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rclpy.duration import Duration
+from rclpy.node import Node
+from rosgraph_msgs.msg import Clock
+
+from osma_monitor.core.episode import EpisodeInfo, Outcome
+from osma_monitor.core.errors import EXIT_OK, UserError
+from osma_monitor.core.segmenter import Begin, End, Step
+from osma_monitor.core.signals.raw import RawFrame
+from osma_monitor.msg import ClauseStatus, EpisodeEvent, EpisodeSummary
+from osma_monitor.ros import conversions, topics
+from osma_monitor.ros.inputs import PART_TYPES
+from osma_monitor.ros.lockstep import LockStep
+from osma_monitor.ros.runtime import Spinner
+
+NAME = "osma_replay"
+MONITOR = "monitor"
+_TO_MESSAGE: dict[str, Callable[[Any, int], Any]] = {
+    "base": conversions.base_to_odometry,
+    "joints": conversions.joints_to_state,
+    "ee": conversions.ee_to_pose,
+    "gripper": conversions.gripper_to_msg,
+    "contacts": conversions.contacts_to_msg,
+    "objects": conversions.objects_to_msg,
+}
+
+
+class Replayer:
+    """One node that publishes the steps of a bag.
+
+    ``rate`` in recorded seconds a second; 0: lock-step with the monitor.
+    """
+
+    def __init__(
+        self,
+        steps: Iterator[Step],
+        source: Callable[[], Mapping[str, str]],
+        rate: float = 0.0,
+        on_episode: Callable[[str, EpisodeSummary | None], None] = lambda episode, summary: None,
+        silence_limit: float = 10.0,
+    ) -> None:
+        self.node = Node(NAME)
+        self.missing_answers = 0
+        self.episodes = 0
+        self._steps, self._source, self._rate = steps, source, rate
+        self._on_episode = on_episode
+        self._lockstep = LockStep((MONITOR,) if rate <= 0 else (), silence_limit=silence_limit)
+        self._limit = silence_limit
+        self._session = secrets.token_hex(8)
+        self._summaries: dict[str, EpisodeSummary] = {}
+        self._parts: dict[str, Any] = {}
+        self._last_ns = 0
+        self._info: EpisodeInfo | None = None
+        self._due: tuple[float, int] | None = None
+        node = self.node
+        self._clock = node.create_publisher(Clock, topics.CLOCK, topics.reliable(1))
+        self._episode = node.create_publisher(EpisodeEvent, topics.EPISODE, topics.latched(topics.EVENT_DEPTH))
+        node.create_subscription(
+            ClauseStatus, topics.of_monitor(topics.STATUS), self._on_status, topics.reliable(topics.DEPTH)
+        )
+        node.create_subscription(
+            EpisodeSummary, topics.of_monitor(topics.SUMMARY), self._on_summary, topics.latched(topics.EVENT_READ_DEPTH)
+        )
+
+    def close(self) -> None:
+        """Nothing to free beyond the node."""
+
+    def _on_status(self, message: ClauseStatus) -> None:
+        self._lockstep.answer(MONITOR, conversions.to_ns(message.header.stamp))
+
+    def _on_summary(self, message: EpisodeSummary) -> None:
+        self._summaries[message.episode_id] = message
+
+    def run(self, spinner: Spinner) -> int:
+        """Publishes everything. Raises UserError when no monitor is there or it stays silent."""
+        status = topics.of_monitor(topics.STATUS)
+        if not spinner.until(lambda: self.node.count_publishers(status) > 0, 30.0) and not spinner.stop.is_set():
+            raise UserError(
+                f"no safety_monitor appeared within 30 s (nobody publishes {status}); start one, or leave out --join"
+            )
+        for step in self._steps:
+            if spinner.stop.is_set():
+                break
+            if isinstance(step, Begin):
+                self._begin(spinner, step)
+            elif isinstance(step, RawFrame):
+                self._frame(spinner, step)
+            else:
+                self._end(spinner, step)
+        return EXIT_OK
+
+    def _begin(self, spinner: Spinner, begin: Begin) -> None:
+        if begin.stamp_ns < self._last_ns:  # the clock was set back: another source, as far as readers can tell
+            self._session = secrets.token_hex(8)
+        self._info = begin.info
+        self._due = None
+        for part in begin.info.sources:
+            self._advertise(part)
+        self._match(spinner)
+        self._announce(begin.info, begin.stamp_ns)
+
+    def _advertise(self, part: str) -> None:
+        if part not in self._parts:
+            self._parts[part] = self.node.create_publisher(
+                PART_TYPES[part][0], topics.PART_TOPICS[part], topics.reliable()
+            )
+
+    def _match(self, spinner: Spinner) -> None:
+        """Every reader that is known of is matched, and the monitor reads what will be published."""
+        publishers = [self._episode, *self._parts.values()]
+
+        def matched() -> bool:
+            return all(
+                p.get_subscription_count() >= max(1, self.node.count_subscribers(p.topic_name)) for p in publishers
+            )
+
+        spinner.until(matched, 5.0)
+
+    def _announce(self, info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = None) -> None:
+        message = conversions.episode_to_msg(info, stamp_ns, outcome, dict(self._source()), self._session)
+        self._episode.wait_for_all_acked(Duration(seconds=1.0))
+        self._episode.publish(message)
+
+    def _frame(self, spinner: Spinner, frame: RawFrame) -> None:
+        stamp, info = frame.stamp_ns, self._info
+        new = [part for part in frame.parts if part not in self._parts]
+        if new:
+            for part in sorted(new):
+                self._advertise(part)
+            self._match(spinner)
+        self._pace(spinner, stamp)
+        messages = [(self._clock, Clock(clock=conversions.to_time(stamp)))]
+        messages += [(p, _TO_MESSAGE[k](getattr(frame, k), stamp)) for k, p in self._parts.items() if k in frame.parts]
+        # a frame that lacks a declared part closes only when the next one comes: nothing to wait for
+        declared = set(info.sources) if info is not None and info.sources else set(self._parts)
+        self._lockstep.observe(stamp, time.monotonic(), () if declared <= frame.parts else (MONITOR,))
+        self._last_ns = stamp
+        self._send(messages)
+        while not self._lockstep.complete and not spinner.stop.is_set():
+            spinner.once(0.05)
+            due = self._lockstep.poll(time.monotonic())
+            if due == "silent":
+                raise UserError(f"the monitor did not answer the frame of {stamp} ns within {self._limit:g} s")
+            if due == "resend":
+                self._send(messages)
+
+    @staticmethod
+    def _send(messages: list[tuple[Any, Any]]) -> None:
+        for publisher, message in messages:
+            publisher.publish(message)
+
+    def _pace(self, spinner: Spinner, stamp: int) -> None:
+        """At a rate: hold the recording's own pace, times the factor."""
+        if self._rate <= 0:
+            return
+        if self._due is None:
+            self._due = (time.monotonic(), stamp)
+        began, first = self._due
+        target = began + (stamp - first) / 1e9 / self._rate
+        spinner.once(0.0)
+        while (left := target - time.monotonic()) > 0 and not spinner.stop.is_set():
+            spinner.once(min(left, 0.05))
+
+    def _end(self, spinner: Spinner, end: End) -> None:
+        info = self._info
+        if info is None:
+            return
+        self._announce(info, end.stamp_ns, end.outcome)
+        found = spinner.until(lambda: info.episode_id in self._summaries, self._limit)
+        self.missing_answers += not found and not spinner.stop.is_set()
+        self.episodes += 1
+        self._on_episode(info.episode_id, self._summaries.pop(info.episode_id, None))
+        self._info = None

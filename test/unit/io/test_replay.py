@@ -1,0 +1,70 @@
+"""`osma replay`: a bag through the live node gives the records of `osma score`, to the last bit, at any speed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bag_examples import STEP_NS, config, episode, write_bag
+
+from osma_monitor.cli.main import main
+from osma_monitor.core.signals.raw import same
+from osma_monitor.io.bag.source import score_bag
+from osma_monitor.io.store import read_episodes
+
+pytestmark = pytest.mark.ros
+
+MAPPING = """
+robot: turtlebot
+obstacles:
+  obstacles: [{id: vase, category: vase, position: [1.0, 0.9], shape: {primitive: cylinder, size: [0.15, 0.3]}}]
+info: {templates: [navigate], policy: dwb}
+"""
+
+
+@pytest.fixture
+def two_episodes(tmp_path: Path) -> Path:
+    return write_bag(tmp_path / "bag", [*episode(0, 40), *episode(1, 30, 1_000_000_000 + 41 * STEP_NS)])
+
+
+def osma(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """As a user calls it: the node wants a process of its own."""
+    command = [sys.executable, "-m", "osma_monitor.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(
+    ("executor", "options"), [("events", []), ("single", ["--rate", "10"])], ids=["lock-step", "at a rate"]
+)
+def test_the_live_node_says_what_score_says(
+    two_episodes: Path,
+    tmp_path: Path,
+    executor: str,
+    options: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ros_domain: int,
+) -> None:
+    monkeypatch.setenv("OSMA_EXECUTOR", executor)
+    shown = osma("replay", str(two_episodes), "--out", str(tmp_path / "run"), "--check", *options)
+    assert shown.returncode == 0, shown.stderr
+    assert "2 of 2 records equal" in shown.stdout and "joined by exact stamps" in shown.stdout
+    records = sorted(read_episodes(tmp_path / "run"), key=lambda r: r.info.episode_id)
+    expected = list(score_bag(two_episodes, config()))
+    assert all(same(dict(a.signals), dict(b.signals)) for a, b in zip(records, expected, strict=True))
+
+
+def test_held_inputs_and_a_map_of_obstacles_replay_too(tmp_path: Path, ros_domain: int) -> None:
+    odometry = [r for r in episode(0, 40) if r.topic == "/odom"]
+    bag = write_bag(tmp_path / "bag", odometry)
+    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    mapping = str(tmp_path / "mapping.yaml")
+    shown = osma("replay", str(bag), "--out", str(tmp_path / "run"), "--mapping", mapping, "--check")
+    assert shown.returncode == 0, shown.stderr
+    assert "1 of 1 records equal" in shown.stdout and "held" in shown.stdout
+
+
+def test_join_leaves_the_log_to_the_running_monitor(two_episodes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(two_episodes), "--join", "--check"]) == 2
+    assert "--join leaves the log" in capsys.readouterr().err
