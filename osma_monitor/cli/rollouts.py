@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib.util
 import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -129,11 +131,29 @@ def _free(path: Path) -> Path:
     return candidate
 
 
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other runs out of the folder. The lock ends with the process at the latest."""
+    handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise UserError(f"{folder}: another osma runs in this folder; wait for it or stop it") from error
+    finally:
+        os.close(handle)
+
+
 def carry_out(folder: Path, plan: Plan, resume: bool = False) -> int:
     """Run what the plan has left, with progress. Returns an exit code: 0, or 130 when the user interrupted.
 
     Raises UserError for what the user can put right; finished episodes stay in the folder in every case.
     """
+    with _alone(folder):
+        return _carry_out(folder, plan, resume)
+
+
+def _carry_out(folder: Path, plan: Plan, resume: bool) -> int:
     items = plan.items()
     done = finished(folder) if resume else set()
     pending = [item for item in items if item not in done]

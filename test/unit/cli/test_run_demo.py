@@ -139,6 +139,13 @@ def test_a_run_folder_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -
     assert [p.name for p in Path("mine").iterdir()] == ["notes.txt"]
 
 
+def test_two_runs_never_share_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    rollouts.start(Path("run"), rollouts.Plan(tuple(TASKS), ("cautious",), over=rollouts.IN_PROCESS))
+    with rollouts._alone(Path("run")):
+        assert main(["run", "--resume", "run"]) == 2
+    assert "another osma runs in this folder" in capsys.readouterr().err
+
+
 def test_the_default_folder_is_new_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollouts.time, "strftime", lambda _: "20300101-000000")
     first = rollouts.new_folder(None)
