@@ -327,10 +327,11 @@ def _fill(
         column[start:end] = table[name].to_numpy() if name in have else math.nan
 
 
-def _records_with_files(path: Path) -> Iterator[tuple[EpisodeRecord, str]]:
+def _records_with_files(path: Path, parts: tuple[int, int] | None = None) -> Iterator[tuple[EpisodeRecord, str]]:
     """Records of a data set with the stem of the file that each came from, reading one part at a time."""
     _index(path)
-    for steps_file in sorted((path / "steps").glob("part-*.parquet")):
+    files = sorted((path / "steps").glob("part-*.parquet"))
+    for steps_file in files if parts is None else files[slice(*parts)]:
         try:
             episodes = pq.read_table(
                 path / "episodes" / steps_file.name, columns=["rows", "file", "record"]
@@ -365,9 +366,14 @@ class _StepReader:
         return taken.combine_chunks()
 
 
-def read_records(path: Path | str, *, corrected: bool = True) -> Iterator[EpisodeRecord]:
-    """The records of a data set, equal to those that were compacted, one at a time. Raises StoreError."""
+def read_records(
+    path: Path | str, *, corrected: bool = True, parts: tuple[int, int] | None = None
+) -> Iterator[EpisodeRecord]:
+    """The records of a data set (or of some of its parts), equal to those that were compacted, one at a time.
+
+    Raises StoreError.
+    """
     path = Path(path)
     changes = corrections.read(path) if corrected else {}
-    for record, stem in _records_with_files(path):
+    for record, stem in _records_with_files(path, parts):
         yield corrections.corrected(record, changes.get(stem))

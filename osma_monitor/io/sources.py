@@ -122,12 +122,15 @@ def open_source(
     *,
     findings: Findings | None = None,
     on_progress: OnProgress | None = None,
+    select: tuple[int, int] | None = None,
 ) -> Iterator[EpisodeRecord]:
     """The records of one source, one at a time. Stored episodes come as they were stored, everything else is judged
     now.
 
     ``mapping``: a mapping file (bags) or field map (data sets), read or as its path. Raises UserError when nothing
-    of the source can be used; what is lost or doubtful in parts goes to ``findings``.
+    of the source can be used; what is lost or doubtful in parts goes to ``findings``. ``select``: only these files
+    of a run, episodes of a LeRobot data set or parts of a compacted one, first to last excluded (see
+    io/partitions.py).
     """
     path = Path(path)
     findings = findings if findings is not None else Findings()
@@ -152,7 +155,7 @@ def open_source(
         )
         return
     if kind in ("dataset", "run", "episode", "part"):
-        yield from _stored(path, kind, config, findings, progress)
+        yield from _stored(path, kind, config, findings, progress, select)
         return
     if kind == "labels":
         yield from labels.read_labels(path, config)
@@ -161,7 +164,7 @@ def open_source(
     if isinstance(fields, Mapping):
         raise InputError(f"{path}: a data set needs a field map of columns, not a mapping of topics")
     if kind == "lerobot":
-        yield from _lerobot(path, fields, config, findings, progress)
+        yield from _lerobot(path, fields, config, findings, progress, select)
         return
     read = hdf5.episodes if kind == "hdf5" else npz.episodes
     batch = BatchJudge(config)
@@ -176,13 +179,20 @@ def open_source(
 
 
 def _stored(
-    path: Path, kind: Kind, config: MonitorConfig, findings: Findings, progress: Callable[..., None]
+    path: Path,
+    kind: Kind,
+    config: MonitorConfig,
+    findings: Findings,
+    progress: Callable[..., None],
+    select: tuple[int, int] | None,
 ) -> Iterator[EpisodeRecord]:
     if kind == "dataset":
-        yield from store.read_episodes(path)
+        yield from dataset.read_records(path, parts=select)
         return
     parts = [path] if kind == "part" else sorted(path.glob("*.part")) if kind == "run" else []
     files = [] if kind == "part" else store.episode_files(path)
+    if select is not None:
+        files, parts = files[slice(*select)], parts if select[0] == 0 else []
     for number, file in enumerate(files):
         progress(number / max(len(files), 1), f"{number}/{len(files)}")
         try:
@@ -206,13 +216,19 @@ def _stored(
 
 
 def _lerobot(
-    path: Path, fields: FieldMap, config: MonitorConfig, findings: Findings, progress: Callable[..., None]
+    path: Path,
+    fields: FieldMap,
+    config: MonitorConfig,
+    findings: Findings,
+    progress: Callable[..., None],
+    select: tuple[int, int] | None,
 ) -> Iterator[EpisodeRecord]:
     data = lerobot.LeRobotDataset(path)
     fields = data.defaults(fields)
     batch = BatchJudge(config)
-    for number, entry in enumerate(data.entries):
-        progress(number / max(len(data.entries), 1), f"episode {number}/{len(data.entries)}")
+    entries = data.entries if select is None else data.entries[slice(*select)]
+    for number, entry in enumerate(entries):
+        progress(number / max(len(entries), 1), f"episode {number}/{len(entries)}")
         try:
             columns, stamps, info, outcome = data.episode(entry, fields)
         except InputError as error:
