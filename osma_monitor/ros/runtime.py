@@ -4,6 +4,7 @@ line.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -117,6 +118,25 @@ def _init(argv: list[str]) -> None:
     except Exception as error:  # rcl's own exception types are not public
         wrong = " ".join(str(error).split())
         raise UserError(f"the ROS arguments cannot be used: {wrong}") from error
+
+
+def warn(node: Node, text: str) -> None:
+    """A warning without rclpy's look for the caller, which takes milliseconds: for the path of a frame."""
+    try:
+        from rclpy.impl.implementation_singleton import rclpy_implementation
+        from rclpy.logging import LoggingSeverity
+
+        rclpy_implementation.rclpy_logging_rcutils_log(
+            LoggingSeverity.WARN, node.get_logger().name, text, "", __file__, 0
+        )
+    except (ImportError, AttributeError, TypeError):
+        node.get_logger().warning(text)
+
+
+def settle() -> None:
+    """Everything made so far stays: leave it out of later garbage collections, whose pauses would delay frames."""
+    gc.collect()
+    gc.freeze()
 
 
 def spin_until_stopped(spinner: Spinner) -> int:

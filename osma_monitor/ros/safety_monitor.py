@@ -44,7 +44,7 @@ from osma_monitor.ros.monitor_parameters import PARAMETERS
 from osma_monitor.ros.operator import Operator
 from osma_monitor.ros.parameters import check_parameter_files, declare
 from osma_monitor.ros.robot_inputs import RobotInputs
-from osma_monitor.ros.runtime import Spinner, run_application, spin_until_stopped
+from osma_monitor.ros.runtime import Spinner, run_application, settle, spin_until_stopped, warn
 from osma_monitor.ros.text import printable
 from osma_monitor.ros.tracker import EpisodeTracker, Finished
 
@@ -87,6 +87,7 @@ class SafetyMonitor(LifecycleNode):
             if self.failure is not None:
                 raise self.failure
             self.trigger_activate()
+        settle()
         return spin_until_stopped(spinner)
 
     def close(self) -> None:
@@ -109,6 +110,7 @@ class SafetyMonitor(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report)
         self.tracker.recover()
+        self.tracker.warm_up()
         self._make_publishers()
         self.get_logger().info(
             f"{len(config.library)} clauses; episodes are logged into {folder}" if folder else "episodes are not logged"
@@ -350,7 +352,7 @@ class SafetyMonitor(LifecycleNode):
         self._publish_rest(frame, update, episode_id)
         tracker.log(update)
         for event in update.events:
-            self.get_logger().warning(outputs.violation_text(event))
+            warn(self, outputs.violation_text(event))
 
     def _say_what_is_off(self, inactive: Mapping[str, str]) -> None:
         """Clauses that a missing capability switches off, once for each set of them."""

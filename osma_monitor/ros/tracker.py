@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
 from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, Update
 from osma_monitor.core.segmenter import Begin, End
@@ -74,6 +77,14 @@ class EpisodeTracker:
                 self._recovered.add(item.record.info.episode_id)
             self._report(item.message)
         return recoveries
+
+    def warm_up(self) -> None:
+        """Do once what is slow the first time (late imports of the log's libraries), before frames come."""
+        if self.folder is None:
+            return
+        stamps, column = pa.array(np.zeros(1, np.int64)), pa.array(np.zeros(1))
+        batch = pa.RecordBatch.from_arrays([stamps, column, pa.array([""])], names=["stamp", "value", "text"])
+        batch.serialize().to_pybytes()
 
     def begin(self, begin: Begin, source: Mapping[str, str] | None = None, start_known: bool = True) -> None:
         """An episode begins; ``source`` says where its frames come from.
