@@ -1,0 +1,299 @@
+"""`osma check`: lint clause files before a robot moves."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+import yaml
+
+from osma_monitor.core import stl
+from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
+from osma_monitor.core.safety import load_library
+from osma_monitor.core.signals.schema import SCHEMA, SignalSpec
+from osma_monitor.core.stl.runtime import compare, interval_arithmetic
+from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, FUTURE, TEMPORAL, UNARY_TERMS
+
+Level = Literal["error", "warning", "note"]
+_TEXTS = ("formula", "formula_quantitative")
+_FULL = (-math.inf, math.inf, math.nan)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to look at, and where. Errors and warnings count as findings for the exit code, notes do not."""
+
+    file: str
+    line: int
+    level: Level
+    message: str
+
+    def __str__(self) -> str:
+        first, *rest = self.message.splitlines()
+        return "\n".join([f"{self.file}:{self.line}: {self.level}: {first}", *(f"    {line}" for line in rest)])
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One formula text of a file. ``line``: where its first character stands."""
+
+    line: int
+    text: str
+    clause: str = ""
+    unit: str = ""
+    signal: str = ""
+    quantitative: bool = False
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("check")(check)
+
+
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Clause libraries (YAML) or texts with one formula a line.")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print findings only.")] = False,
+) -> int:
+    """Lint clause files: syntax, unknown signals, units, thresholds that can never or always hold.
+
+    Exit code 0: nothing found; 1: findings, each with file:line; 2: a file that cannot be read.
+    """
+    findings: list[Finding] = []
+    count = 0
+    for file in files:
+        found, texts = check_file(file)
+        findings += found
+        count += texts
+    for finding in findings:
+        typer.echo(str(finding))
+    serious = sum(f.level != "note" for f in findings)
+    if not quiet:
+        typer.echo(
+            f"{count} formula{'s' * (count != 1)} in {len(files)} file{'s' * (len(files) != 1)}: {serious or 'no'} finding{'s' * (serious != 1)}"
+        )
+    return EXIT_FINDINGS if serious else EXIT_OK
+
+
+def check_file(path: Path) -> tuple[list[Finding], int]:
+    """All findings of one file, by line, and how many formulas it holds.
+
+    Raises:
+        UserError: the file cannot be read, or holds no clauses.
+    """
+    try:
+        content = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as text: {error}") from None
+    name = str(path)
+    is_yaml = path.suffix.lower() in (".yaml", ".yml")
+    findings: list[Finding] = []
+    texts = list(_yaml_texts(name, content, findings) if is_yaml else _plain_texts(content))
+    seen: dict[tuple[stl.Formula, bool], _Text] = {}
+    for text in texts:
+        findings += check_text(name, text, seen)
+    if is_yaml and not any(f.level == "error" for f in findings) and "version" in content:
+        findings += _library_findings(name, content)
+    return sorted(findings, key=lambda f: f.line), len(texts)
+
+
+def _library_findings(name: str, content: str) -> list[Finding]:
+    """What the loader of clause libraries says beyond the formulas: missing keys, anchors, duplicate ids."""
+    try:
+        load_library(content)
+    except UserError as error:
+        return [Finding(name, 1, "error", str(error))]
+    return []
+
+
+# --- reading ---
+
+
+def _plain_texts(content: str) -> Iterator[_Text]:
+    for number, line in enumerate(content.splitlines(), 1):
+        text = line.split("#", 1)[0].rstrip()
+        if text.strip():
+            yield _Text(number, text)
+
+
+def _yaml_texts(name: str, content: str, findings: list[Finding]) -> Iterator[_Text]:
+    try:
+        root = yaml.compose(content, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise UserError(f"{where}: no valid YAML: {getattr(error, 'problem', None) or error}") from None
+    clauses = _mapping(root).get("clauses")
+    if clauses is None:
+        raise UserError(f"{name}: no clauses here: expected a key 'clauses' at the top")
+    for clause, entry in _entries(clauses):
+        fields = _mapping(entry)
+        if "formula" not in fields:
+            findings.append(Finding(name, entry.start_mark.line + 1, "error", f"clause {clause!r} has no formula"))
+        for key in _TEXTS:
+            node = fields.get(key)
+            if node is None:
+                continue
+            line = node.start_mark.line + 1
+            if not isinstance(node, yaml.ScalarNode):
+                findings.append(Finding(name, line, "error", f"{key} of clause {clause!r} is no text"))
+                continue
+            text = node.value.replace("{threshold}", _scalar(fields.get("threshold")) or "0")
+            block = node.style in ("|", ">")
+            quantitative = key == "formula_quantitative"
+            yield _Text(
+                line + block, text, clause, _scalar(fields.get("unit")), _scalar(fields.get("signal")), quantitative
+            )
+
+
+def _entries(clauses: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
+    """Clauses as a mapping from id to entry, or as a list of entries with an id."""
+    if isinstance(clauses, yaml.MappingNode):
+        yield from ((_scalar(key), value) for key, value in clauses.value)
+    elif isinstance(clauses, yaml.SequenceNode):
+        for number, entry in enumerate(clauses.value, 1):
+            yield _scalar(_mapping(entry).get("id")) or f"#{number}", entry
+
+
+def _mapping(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    if not isinstance(node, yaml.MappingNode):
+        return {}
+    return {_scalar(key): value for key, value in node.value}
+
+
+def _scalar(node: yaml.Node | None) -> str:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+
+# --- what is wrong with one formula ---
+
+
+def check_text(name: str, text: _Text, seen: dict[tuple[stl.Formula, bool], _Text]) -> list[Finding]:
+    """Findings of one formula text; ``seen`` collects formulas, so that a repetition is noticed."""
+
+    def finding(level: Level, message: str, line: int = 0) -> Finding:
+        prefix = f"{text.clause}: " if text.clause else ""
+        return Finding(name, text.line + line, level, prefix + message)
+
+    try:
+        formula = stl.parse(text.text)
+    except stl.FormulaError as error:
+        return [finding("error", str(error), error.line - 1)]
+    findings = [finding("error", _unknown(signal)) for signal in sorted(formula.signals) if signal not in SCHEMA]
+    if findings:
+        return findings
+    findings += [finding("error", message) for message in _unit_problems(formula, text)]
+    findings += [finding("warning", message) for message in _threshold_problems(formula)]
+    key = (formula, text.quantitative)
+    if key in seen:
+        findings.append(finding("warning", f"the same formula as {seen[key].clause or f'line {seen[key].line}'}"))
+    seen.setdefault(key, text)
+    if not any(node.op in TEMPORAL for node in formula.nodes):
+        findings.append(finding("warning", "without a temporal operator only the last sample is judged: always(…)?"))
+    findings += [finding("note", message) for message in _memory_notes(formula)]
+    return findings
+
+
+def _unknown(signal: str) -> str:
+    near = difflib.get_close_matches(signal, SCHEMA, 1, 0.5)
+    return f"unknown signal {signal!r}" + (
+        f": did you mean {near[0]!r}?" if near else "; docs/metrics.md lists the signals"
+    )
+
+
+def _unit_problems(formula: stl.Formula, text: _Text) -> list[str]:
+    """Sums and comparisons of different units, and a clause whose unit is not that of its signal."""
+    problems: list[str] = []
+    units: list[str | None] = []  # None: any unit fits
+    compared: set[str] = set()
+    for node in formula.nodes:
+        below = [units[a] for a in node.args]
+        known = [u for u in below if u is not None]
+        unit: str | None = None
+        if node.op == "signal":
+            spec = SCHEMA[node.name]
+            unit = None if spec.kind != "scalar" else spec.unit
+        elif node.op in ("+", "-", "min", "max") or node.op in COMPARISONS:
+            if len(set(known)) > 1:
+                problems.append(f"{node.op!r} joins {known[0]} and {known[1]}")
+            unit = known[0] if known and node.op not in COMPARISONS else None
+            compared.update(known if node.op in COMPARISONS else ())
+        elif node.op in ("neg", "abs") or node.op in TEMPORAL:
+            unit = below[0]
+        units.append(unit)
+    named = SCHEMA.get(text.signal)
+    if text.signal and named is None:
+        problems.append(_unknown(text.signal))
+    expected = {named.unit} if named else compared
+    if text.unit and expected and text.unit not in expected:
+        signal = f"{text.signal} is" if named else "the formula compares"
+        problems.append(f"the unit is given as {text.unit}, but {signal} in {' and '.join(sorted(expected))}")
+    return problems
+
+
+def signal_range(spec: SignalSpec) -> tuple[float, float, float]:
+    """What values a signal can take at all, as an interval."""
+    if spec.kind != "scalar":
+        return (0.0, 1.0, math.nan)
+    if "tilt" in spec.name and spec.unit == "deg":
+        return (0.0, 180.0, math.nan)
+    magnitude = spec.unit in ("N", "N/cm^2", "N m", "m/s", "m/s^2", "m/s^3") or "disp" in spec.name
+    return (0.0, math.inf, math.nan) if magnitude else _FULL
+
+
+def _threshold_problems(formula: stl.Formula) -> list[str]:
+    """Comparisons that every or no value of the signals fulfils."""
+    problems: list[str] = []
+    ranges: list[tuple[float, float, float]] = []
+    nodes = formula.nodes
+    for index, node in enumerate(nodes):
+        args = [ranges[a] for a in node.args]
+        result = _FULL
+        if node.op == "number":
+            result = (node.value, node.value, node.value)
+        elif node.op == "signal":
+            result = signal_range(SCHEMA[node.name])
+        elif node.op in UNARY_TERMS or node.op in BINARY_TERMS:
+            result = interval_arithmetic(node.op, *args)
+        elif node.op in COMPARISONS:
+            lower, upper, _ = compare(node.op, args[0], args[1], False)
+            text = str(formula.subformula(index))
+            reason = _range_text(formula, index)
+            if formula.subformula(node.args[0]) == formula.subformula(node.args[1]):
+                problems.append(f"{text!r} compares a term with itself")
+            elif lower > 0 or (lower == 0 and node.op in ("<=", ">=")):
+                problems.append(f"{text!r} always holds: {reason}")
+            elif upper < 0 or (upper == 0 and node.op in ("<", ">")):
+                problems.append(f"{text!r} can never hold: {reason}")
+        elif node.op in TEMPORAL and node.op not in ("rise", "fall"):
+            result = args[0]
+        ranges.append(result)
+    return problems
+
+
+def _range_text(formula: stl.Formula, index: int) -> str:
+    parts = []
+    for name in sorted(formula.subformula(index).signals):
+        low, high, _ = signal_range(SCHEMA[name])
+        parts.append(f"{name} lies in [{low:g}, {high:g}]")
+    return ", ".join(parts) or "it reads no signal"
+
+
+def _memory_notes(formula: stl.Formula) -> list[str]:
+    """Unbounded operators that look ahead inside another temporal operator keep the whole trace in memory."""
+    notes: list[str] = []
+    nodes = formula.nodes
+    inside = [False] * len(nodes)
+    for index in range(len(nodes) - 1, -1, -1):
+        node = nodes[index]
+        if inside[index] and node.op in FUTURE and node.op != "next" and node.window is None:
+            notes.append(f"{node.op} without a window inside another temporal operator keeps the whole trace in memory")
+        for argument in node.args:
+            inside[argument] = inside[index] or node.op in TEMPORAL
+    return notes
