@@ -7,7 +7,7 @@ from typing import Any
 from osma_monitor.core.errors import UserError
 from sim_bridge.simulation import Simulation
 
-HOSTS = ("kitchen", "so101", "libero")
+HOSTS = ("kitchen", "so101", "libero", "robocasa")
 
 
 def make_simulation(host: str, **options: Any) -> Simulation:
@@ -27,4 +27,8 @@ def make_simulation(host: str, **options: Any) -> Simulation:
         from sim_bridge.hosts.libero import LiberoSimulation
 
         return LiberoSimulation(**options)
+    if host == "robocasa":
+        from sim_bridge.hosts.robocasa import RobocasaSimulation
+
+        return RobocasaSimulation(**options)
     raise UserError(f"host {host!r} does not exist; choose one of {', '.join(HOSTS)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
@@ -12,6 +12,22 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.raw import Base, RawFrame
 from sim_bridge.mujoco_sim import MujocoSensors, check_version
 from sim_bridge.simulation import FIRST_STAMP_NS, Action, Shapes
+
+
+def record_substeps(sim: Any, record: Callable[[], None]) -> None:
+    """Call ``record`` after every physics step of a robosuite ``MjSim``, whichever way its environment steps it."""
+    for name in ("step", "step2"):
+        original = getattr(type(sim), name, None)
+        if original is not None:
+            setattr(sim, name, _then(original.__get__(sim), record))
+
+
+def _then(step: Callable[..., None], record: Callable[[], None]) -> Callable[..., None]:
+    def recorded(*arguments: Any, **options: Any) -> None:
+        step(*arguments, **options)
+        record()
+
+    return recorded
 
 
 class MujocoHost(ABC):

@@ -21,7 +21,7 @@ import yaml
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import MissingDependencyError, UserError
 from osma_monitor.resources import config_path
-from sim_bridge.hosts.base import MujocoHost
+from sim_bridge.hosts.base import MujocoHost, record_substeps
 from sim_bridge.mujoco_sim import MujocoSensors, TrackedObject, geom_roles
 from sim_bridge.simulation import Action
 
@@ -30,7 +30,14 @@ TASKS_A_SUITE = 10
 JOINTS = tuple(f"robot0_joint{i}" for i in range(1, 8))
 _NO_OP = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0)
 _SETTLE_STEPS = 10  #: control steps without action before the first frame, as is usual with LIBERO
-_ROBOT_RULES = (("gripper0_*", "gripper"), ("robot0_*", "arm"), ("mount0_*", "base"), ("floor", "floor"))
+_ROBOT_RULES = (
+    ("gripper0_*", "gripper"),
+    ("robot0_link*", "arm"),
+    ("robot0_*hand", "arm"),
+    ("robot0_base", "base"),
+    ("mount0_*", "base"),
+    ("floor", "floor"),
+)
 
 
 class LiberoSimulation(MujocoHost):
@@ -82,13 +89,7 @@ class LiberoSimulation(MujocoHost):
         environment.set_init_state(self._initial[seed % len(self._initial)])
         model, self._data = environment.sim.model._model, environment.sim.data._data
         self._sensors = self._make_sensors(model)
-        step = type(environment.sim).step
-
-        def recorded(*arguments: Any, **options: Any) -> None:
-            step(environment.sim, *arguments, **options)
-            self._sensors.record(self._data)
-
-        environment.sim.step = recorded
+        record_substeps(environment.sim, lambda: self._sensors.record(self._data))
         for _ in range(_SETTLE_STEPS):
             self._sensors.contacts()  # only the last step's contacts are those of the first frame
             environment.step(np.array(_NO_OP))
