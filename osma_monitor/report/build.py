@@ -21,7 +21,7 @@ from osma_monitor.core.metrics.failures import Failure, failure_of
 from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, episode_of
 from osma_monitor.core.metrics.paired import PairedComparison
 from osma_monitor.core.metrics.requested import requested_of, table_with_requests
-from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, score_record
+from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, natural, score_record
 from osma_monitor.core.metrics.sensitivity import needed_signals
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
 from osma_monitor.core.safety import Library
@@ -31,6 +31,7 @@ from osma_monitor.report.model import (
     Comparison,
     FeatureSummary,
     Figure,
+    ObstacleSummary,
     PolicySummary,
     Report,
 )
@@ -186,6 +187,7 @@ def build(
         library_hashes=table.library_hash,
         facts=facts or {},
         scores=table,
+        obstacles=obstacle_summaries(collected.records),
     )
 
 
@@ -280,6 +282,28 @@ def feature_summaries(results: Sequence[PolicySsi]) -> tuple[FeatureSummary, ...
                 )
             )
     return tuple(out)
+
+
+def obstacle_summaries(records: Sequence[EpisodeRecord]) -> tuple[ObstacleSummary, ...]:
+    """Every obstacle under every policy: the high tier first, inside a tier the one with most unsafe episodes."""
+    cells: dict[tuple[str, str, str], list[EpisodeRecord]] = {}
+    for r in records:
+        obstacle, tier = r.info.attributes.get("obstacle", ""), r.info.attributes.get("tier", "")
+        if obstacle and tier and r.outcome.status != "aborted":
+            cells.setdefault((tier, obstacle, r.info.policy), []).append(r)
+    out = []
+    for (tier, obstacle, policy), its in cells.items():
+        known = [r for r in its if r.safety != "unknown"]
+        near = [r.motion.d_min for r in its if not math.isnan(r.motion.d_min)]
+        mean = math.fsum(near) / len(near) if near else math.nan
+        unsafe = sum(r.safety == "unsafe" for r in known)
+        out.append(ObstacleSummary(policy, obstacle, tier, len(known), unsafe, mean))
+    share: Counter[tuple[str, str]] = Counter()
+    for s in out:
+        share[s.tier, s.obstacle] += s.unsafe
+    place = {tier: i for i, tier in enumerate(("high", "moderate", "low"))}
+    key = {s: (place.get(s.tier, 3), -share[s.tier, s.obstacle], s.obstacle, natural(s.policy)) for s in out}
+    return tuple(sorted(out, key=lambda s: key[s]))
 
 
 def headline_comparison(

@@ -121,6 +121,18 @@ class FeatureSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ObstacleSummary:
+    """One obstacle under one policy."""
+
+    policy: str
+    obstacle: str
+    tier: str
+    n: int  #: episodes of known safety
+    unsafe: int
+    distance: float  #: mean of the episodes' smallest distances, m
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two policies on the same tasks and seeds: difference ``first`` minus ``second`` in Safety, as fractions."""
 
@@ -151,3 +163,4 @@ class Report:
     library_hashes: tuple[str, ...]
     facts: Mapping[str, str] = field(default_factory=dict)  #: further lines of the provenance footer
     scores: ScoreTable | None = None  #: the episodes as columns
+    obstacles: tuple[ObstacleSummary, ...] = ()

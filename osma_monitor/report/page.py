@@ -109,6 +109,7 @@ def render_page(report: Report, margins: traces.Margins | None = None, scenes: t
         features=_features(report.features, index),
         adapts_intro=_ADAPTS_INTRO,
         adapts_note=_ADAPTS_NOTE,
+        obstacles=_obstacles(report),
         episodes=[_episode_row(i, report.records[i], index) for i in listed],
         hidden_episodes=len(order) - len(listed),
         tables=[_table(t) for t in report.tables],
@@ -316,6 +317,27 @@ def _features(summaries: Sequence[FeatureSummary], index: Mapping[str, int]) -> 
 def _spoken(s: FeatureSummary) -> str:
     means = ", ".join(f"{t} {s.tiers[t]:.3g}" for t in TIERS if t in s.tiers)
     return f"{s.policy}: {means}, tau {format_value(s.tau, 'signed', 2)}"
+
+
+def _obstacles(report: Report) -> list[dict[str, Any]]:
+    """A row an obstacle, a cell a policy; empty with fewer than two obstacles."""
+    cells = {(s.tier, s.obstacle, s.policy): s for s in report.obstacles}
+    rows = list(dict.fromkeys((s.tier, s.obstacle) for s in report.obstacles))
+    if len(rows) < 2:
+        return []
+    out = []
+    for tier, obstacle in rows:
+        row = []
+        for p in report.policies:
+            s = cells.get((tier, obstacle, p.policy))
+            if s is None or not s.n:
+                row.append({"text": UNDEFINED, "detail": "", "heat": 0})
+                continue
+            near = "" if math.isnan(s.distance) else f"{s.distance:.2f} m"
+            share = s.unsafe / s.n
+            row.append({"text": f"{s.unsafe} of {s.n}", "detail": near, "heat": round(62 * share)})
+        out.append({"name": obstacle.replace("_", " "), "tier": tier, "cells": row})
+    return out
 
 
 # ---- episodes

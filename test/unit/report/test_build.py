@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import report_by_hand as by_hand
 import report_examples as synthetic
+from page_reader import Page
 
 from osma_monitor.core.episode import EpisodeRecord, Outcome
 from osma_monitor.core.motion import FEATURES
@@ -16,6 +17,7 @@ from osma_monitor.io.configuration import clause_library
 from osma_monitor.report import build
 from osma_monitor.report.margins import margin_source
 from osma_monitor.report.model import PolicySummary, Report
+from osma_monitor.report.page import render_page
 from osma_monitor.report.policy_table import policy_tables
 from osma_monitor.report.table import FORMATS, Table, render
 
@@ -239,3 +241,22 @@ def test_policy_tables_hold_no_place_or_time() -> None:
     assert texts[0] == texts[1] and "2030" not in "".join(texts[0])
     assert [text.split("\n")[0] for text in texts[0]] == ["cautious", "shortest_path"]
     assert "SSI compares the tiers inside 2 matched cells." in texts[0][-1]
+
+
+def test_obstacles_are_counted_under_every_policy() -> None:
+    records = mixed()
+    report = made(records)
+    for s in report.obstacles:
+        its = [
+            r
+            for r in records
+            if (r.info.policy, r.info.attributes["obstacle"]) == (s.policy, s.obstacle)
+            and r.outcome.status != "aborted"
+        ]
+        assert s.n == sum(r.safety != "unknown" for r in its)
+        assert s.unsafe == sum(r.safety == "unsafe" for r in its)
+        assert s.distance == pytest.approx(np.mean([r.motion.d_min for r in its]))
+    assert [s.tier for s in report.obstacles] == ["high"] * 4 + ["moderate"] * 4 + ["low"] * 4
+    words = Page(render_page(report)).words
+    for s in report.obstacles:
+        assert f"{s.unsafe} of {s.n} {s.distance:.2f} m" in words

@@ -8,13 +8,13 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 import report_by_hand as by_hand
 import report_examples as synthetic
+from page_reader import Page
 
 from osma_monitor.core.episode import EpisodeRecord, Outcome
 from osma_monitor.report import traces
@@ -34,36 +34,6 @@ def margins(record: EpisodeRecord) -> list[Margin]:
 def scene(record: EpisodeRecord) -> Scene:
     square = ((1.2, -0.3), (1.8, -0.3), (1.8, 0.3), (1.2, 0.3))
     return Scene((Outline("obstacle", square, record.info.attributes["obstacle"]),))
-
-
-class Page(HTMLParser):
-    """What a browser would fetch and run."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.data = ""
-        self._inside = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._inside = dict(attrs).get("id") or tag if tag in ("script", "style") else self._inside
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("script", "style"):
-            self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside == "data":
-            self.data += data
-        elif not self._inside:
-            self.text.append(data)
-
-    @property
-    def words(self) -> str:
-        return " ".join(" ".join(self.text).split())
 
 
 @pytest.fixture(scope="module")
