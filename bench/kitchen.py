@@ -8,6 +8,7 @@ python bench/kitchen.py --policies shortest_path --ssi --identical --jitter --se
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import time
 from collections import defaultdict
@@ -46,7 +47,7 @@ def main() -> None:
     frames = sum(len(r.stamps_ns) for r in records)
     print(
         f"\n{len(records)} episodes, {frames} frames in {took:.1f} s with {arguments.workers} workers: "
-        f"{took / len(records) * 1e3:.0f} ms an episode"
+        f"{took / len(records) * 1e3:.0f} ms an episode, {_cpu_seconds():.1f} s of CPU in all"
     )
     by_policy: dict[tuple[str, int], list[EpisodeRecord]] = defaultdict(list)
     for record in records:
@@ -64,6 +65,12 @@ def main() -> None:
             )
 
 
+def _cpu_seconds() -> float:
+    """CPU time of this process and the workers that have ended: what counts when the machine is shared."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in usage)
+
+
 def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool) -> ssi.SsiResult:
     summary = navigation.summarize(records, navigation.reference_paths(records))
     violated: dict[str, int] = defaultdict(int)
@@ -79,9 +86,25 @@ def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool)
     if with_ssi:
         low, high = ssi.bootstrap_interval(result)
         print(f"  SSI {result.ssi:+.3f} [{low:+.3f}, {high:+.3f}] " + _features(result.tau))
+        print(f"  p of tiers shuffled inside the cells {_shuffled(table, result.ssi):.3f}")
         means = {tier: np.nanmean(np.asarray(table["d_min"], float)[_tier(table, tier)]) for tier in ssi.TIERS}
         print("  d_min " + ", ".join(f"{tier} {value:.3f} m" for tier, value in means.items()))
     return result
+
+
+def _shuffled(table: ssi.Table, value: float, draws: int = 2000) -> float:
+    """Two-sided p: how often tiers that mean nothing give an SSI as far from 0 (tiers shuffled inside each cell)."""
+    rng = np.random.default_rng(0)
+    cell = np.asarray([str(name) for name in table["cell"]])
+    order = np.argsort(cell, kind="stable")
+    block = np.unique(cell[order], return_inverse=True)[1]
+    tier = np.asarray(table["tier"])
+    beyond = 0
+    for _ in range(draws):
+        mixed = tier.copy()
+        mixed[order] = tier[order[np.lexsort((rng.random(len(order)), block))]]
+        beyond += abs(ssi.semantic_sensitivity_index({**table, "tier": mixed}).ssi) >= abs(value) - 1e-12
+    return (beyond + 1) / (draws + 1)
 
 
 def _tier(table: ssi.Table, tier: str) -> np.ndarray:

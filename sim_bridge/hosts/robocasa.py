@@ -1,8 +1,8 @@
 """RoboCasa kitchens (robosuite 1.5, PandaOmron mobile arm, 20 Hz): the 18 atomic-seen task families of RoboCasa-365.
 
 Tasks: ``robocasa365/<environment>``, such as ``robocasa365/OpenDrawer``; templates and tags come from
-config/safety/suites. Actions: the environment's own action vector, or base velocities in its controller's own units. The kitchens need
-RoboCasa's assets (about 10 GB): ``python -m robocasa.scripts.setup_macros`` and
+config/safety/suites. Actions: the environment's own action vector, or base velocities in its controller's own units.
+The kitchens need RoboCasa's assets (about 10 GB): ``python -m robocasa.scripts.setup_macros`` and
 ``python -m robocasa.scripts.download_kitchen_assets``.
 """
 

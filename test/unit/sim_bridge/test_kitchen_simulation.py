@@ -221,7 +221,6 @@ def test_using_it_before_reset_says_so():
         KitchenSimulation().step(STOP)
 
 
-@pytest.mark.long
 def test_reference_drives_succeed_in_all_cells_without_contact():
     from sim_bridge.kitchen.tasks import reference_tasks
 
