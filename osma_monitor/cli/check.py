@@ -73,9 +73,9 @@ def check(
         typer.echo(str(finding))
     serious = sum(f.level != "note" for f in findings)
     if not quiet:
-        typer.echo(
-            f"{count} formula{'s' * (count != 1)} in {len(files)} file{'s' * (len(files) != 1)}: {serious or 'no'} finding{'s' * (serious != 1)}"
-        )
+        formulas = f"{count} formula{'s' * (count != 1)}"
+        where = f"{len(files)} file{'s' * (len(files) != 1)}"
+        typer.echo(f"{formulas} in {where}: {serious or 'no'} finding{'s' * (serious != 1)}")
     return EXIT_FINDINGS if serious else EXIT_OK
 
 

@@ -1,0 +1,30 @@
+"""Against sentil, where it is installed (pip install sentil==0.3.1): its values of unbounded and past formulas."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from stl_strategies import comparisons, formulas, terms, traces
+
+from osma_monitor.core import stl
+
+sentil = pytest.importorskip("sentil")
+
+
+@settings(max_examples=150)
+@given(
+    formulas(
+        comparisons(terms(temporal=False, partial=False), ("<", ">")).filter(lambda leaf: leaf != "g"),
+        connectives=("and", "or", "->"),
+        edges=False,
+    ),
+    traces(unknown=False, regular=True, least=9, most=14),
+)
+def test_values_equal_sentils(text, trace):
+    formula = stl.parse(text)
+    assume(formula.signals)
+    stamps, columns = trace
+    found = stl.evaluate_bounds(formula, stamps, columns)
+    read = {name: columns[name] for name in formula.signals}
+    expected = np.asarray(sentil.Formula.parse(str(formula)).robustness_signal(sentil.Trace(stamps / 1e9, read)))
+    decided = found.lower == found.upper
+    np.testing.assert_allclose(found.rho[decided], expected[decided], rtol=1e-12, atol=1e-12)
