@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from geometry_msgs.msg import PoseStamped
@@ -79,18 +80,30 @@ class ReceiverConfig:
     max_text: int = 4096  #: characters of a text in a message
 
 
+@lru_cache(maxsize=64)
+def _sized_fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Names of a message type's texts, arrays of numbers, and arrays of texts."""
+    fields = kind.get_fields_and_field_types()  # type: ignore[attr-defined]
+    texts = tuple(n for n, t in fields.items() if t == "string")
+    arrays = tuple(n for n, t in fields.items() if t.startswith("sequence<") and t != "sequence<string>")
+    return texts, arrays, tuple(n for n, t in fields.items() if t == "sequence<string>")
+
+
 def check_size(message: Any, max_elements: int, max_text: int) -> None:
     """Raises MalformedMessage on arrays or texts above the limits: a broken sender must not fill our memory."""
-    for field_name, kind in message.get_fields_and_field_types().items():
-        if kind == "string":
-            if len(getattr(message, field_name)) > max_text:
-                raise conversions.MalformedMessage(f"{field_name} has more than {max_text} characters")
-        elif kind.startswith("sequence<"):
-            values = getattr(message, field_name)
-            if len(values) > max_elements * _WIDEST:
-                raise conversions.MalformedMessage(f"{field_name} has {len(values)} elements")
-            if kind == "sequence<string>" and values and max(map(len, values)) > max_text:
-                raise conversions.MalformedMessage(f"{field_name} has a text of more than {max_text} characters")
+    texts, arrays, text_arrays = _sized_fields(type(message))
+    for name in texts:
+        if len(getattr(message, name)) > max_text:
+            raise conversions.MalformedMessage(f"{name} has more than {max_text} characters")
+    for name in arrays:
+        if len(getattr(message, name)) > max_elements * _WIDEST:
+            raise conversions.MalformedMessage(f"{name} has {len(getattr(message, name))} elements")
+    for name in text_arrays:
+        values = getattr(message, name)
+        if len(values) > max_elements:
+            raise conversions.MalformedMessage(f"{name} has {len(values)} elements")
+        if values and len(max(values, key=len)) > max_text:
+            raise conversions.MalformedMessage(f"{name} has a text of more than {max_text} characters")
 
 
 class FrameReceiver:
@@ -113,6 +126,7 @@ class FrameReceiver:
         self.faults: deque[Fault] = deque(maxlen=256)
         self.received: Counter[str] = Counter()
         self.last_received: dict[str, float] = {}
+        self._sim_time = bool(node.has_parameter("use_sim_time") and node.get_parameter("use_sim_time").value)
         self.frames = 0
         self._rate_time, self._rate_frames = time.monotonic(), 0
         self.provenance: Mapping[str, str] = {}  #: of the latest START
@@ -187,9 +201,11 @@ class FrameReceiver:
     # -- values --------------------------------------------------------------------------------------------------
 
     def now_ns(self) -> int:
-        """Receipt time: steady for exact joins, the node's clock where frames are made at a fixed rate."""
-        exact = self.config.assembly is None and not self.config.clock_limit_ns
-        return time.monotonic_ns() if exact else self._node.get_clock().now().nanoseconds
+        """Receipt time: steady for exact joins, the clock of the stamps where frames are made at a fixed rate."""
+        if self.config.assembly is None and not self.config.clock_limit_ns:
+            return time.monotonic_ns()
+        # the node's clock is slow to ask and, without simulation time, the system's
+        return self._node.get_clock().now().nanoseconds if self._sim_time else time.time_ns()
 
     def _value(self, item: TopicInput, message: Any) -> None:
         self.received[item.topic] += 1

@@ -345,8 +345,9 @@ class SafetyMonitor(LifecycleNode):
         if update.step == 0:
             self._say_what_is_off(tracker.monitor.inactive)
             self._clauses.publish(outputs.clause_list(tracker.monitor, update.stamp_ns))
-        self._last_status = outputs.clause_status(update, episode_id, tracker.monitor.refused)
-        self._status.publish(self._last_status)
+        if self._status.get_subscription_count():
+            self._last_status = outputs.clause_status(update, episode_id, tracker.monitor.refused)
+            self._status.publish(self._last_status)
         self.latch.set(update.state, update.reasons, update.stamp_ns)
         self._publish_state()
         self._publish_rest(frame, update, episode_id)
@@ -434,7 +435,8 @@ class SafetyMonitor(LifecycleNode):
 
     def _publish_state(self) -> None:
         self._last_state_wall = time.monotonic()
-        self._state.publish(self.latch.message())
+        if self._state.get_subscription_count():
+            self._state.publish(self.latch.message())
 
     def _report(self, message: str) -> None:
         self.get_logger().warning(printable(message, 1000))
