@@ -17,7 +17,6 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -283,7 +282,7 @@ def part_count(path: Path | str) -> int:
     return len(list((Path(path) / "steps").glob("part-*.parquet")))
 
 
-def read_columns(path: Path | str, signals: Sequence[str], *, part: int | None = None, threads: int = 2) -> Columns:
+def read_columns(path: Path | str, signals: Sequence[str], *, part: int | None = None) -> Columns:
     """The named signals of every episode (or of one part) of a data set as contiguous arrays. Raises StoreError.
 
     Each row group is copied straight to its place in the result: one pass over the bytes, memory of the result plus
@@ -301,30 +300,31 @@ def read_columns(path: Path | str, signals: Sequence[str], *, part: int | None =
         total = int(offsets[-1])
         stamps = np.empty(total, np.int64)
         result = {name: np.empty(total) for name in signals}
-        work = []
         start = 0
         for file in files:
-            metadata = pq.read_metadata(file)
-            for group in range(metadata.num_row_groups):
-                work.append((file, group, start))
-                start += metadata.row_group(group).num_rows
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            list(pool.map(lambda item: _fill(item[0], item[1], item[2], stamps, result), work))
+            with pq.ParquetFile(file, memory_map=True) as source:
+                for group in range(source.num_row_groups):
+                    start = _fill(source, group, start, stamps, result)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{path}: {error}") from error
     return Columns(stamps, result, offsets, int(episodes["episode"][0].as_py()))
 
 
 def _fill(
-    file: Path, group: int, start: int, stamps: NDArray[np.int64], result: dict[str, NDArray[np.float64]]
-) -> None:
-    with pq.ParquetFile(file, memory_map=True) as source:
-        have = [name for name in result if name in source.schema_arrow.names]
-        table = source.read_row_group(group, columns=["stamp_ns", *have], use_threads=False)
+    source: pq.ParquetFile,
+    group: int,
+    start: int,
+    stamps: NDArray[np.int64],
+    result: dict[str, NDArray[np.float64]],
+) -> int:
+    """Copies one row group to its place; returns where the next one goes."""
+    have = [name for name in result if name in source.schema_arrow.names]
+    table = source.read_row_group(group, columns=["stamp_ns", *have], use_threads=False)
     end = start + table.num_rows
     stamps[start:end] = table["stamp_ns"].to_numpy()
     for name, column in result.items():
         column[start:end] = table[name].to_numpy() if name in have else math.nan
+    return end
 
 
 def _records_with_files(path: Path, parts: tuple[int, int] | None = None) -> Iterator[tuple[EpisodeRecord, str]]:

@@ -38,10 +38,11 @@ _seven = struct.Struct("<7d").unpack_from
 class _Reader:
     """A cursor over one message. Raises struct.error or ValueError past its end."""
 
-    __slots__ = ("at", "data")
+    __slots__ = ("at", "data", "seen")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, seen: dict[int, tuple[bytes, tuple[str, ...]]]) -> None:
         self.data, self.at = data, 4
+        self.seen = seen  #: what lists of texts the topic's last message had, by where they began
 
     def header(self) -> tuple[int, str]:
         at = (self.at + 3) & ~3
@@ -57,7 +58,11 @@ class _Reader:
 
     def strings(self) -> tuple[str, ...]:
         data = self.data
-        at = (self.at + 3) & ~3
+        start = at = (self.at + 3) & ~3
+        before = self.seen.get(at)
+        if before is not None and data.startswith(before[0], at):  # names rarely change from message to message
+            self.at = at + len(before[0])
+            return before[1]
         (count,) = _u32(data, at)
         at += 4
         if count > len(data):
@@ -69,7 +74,11 @@ class _Reader:
             at += 4 + length
             result.append(data[at - length : at - 1].decode())
         self.at = at
-        return tuple(result)
+        texts = tuple(result)
+        self.seen[start] = (data[start:at], texts)
+        if len(self.seen) > 64:
+            self.seen.clear()
+        return texts
 
     def count(self) -> int:
         at = (self.at + 3) & ~3
@@ -231,10 +240,12 @@ def fast_decoder(name: str, slow: Callable[[bytes], Any]) -> Callable[[bytes], A
     if read is None:
         return None
 
+    seen: dict[int, tuple[bytes, tuple[str, ...]]] = {}
+
     def decode(data: bytes) -> Any:
         if data[:2] != _LITTLE_ENDIAN:
             return slow(data)
-        reader = _Reader(data)
+        reader = _Reader(data, seen)
         try:
             result = read(reader)
         except Malformed:

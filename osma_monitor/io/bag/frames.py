@@ -126,6 +126,7 @@ class BagFrames:
         progress = _Progress(self.recording, self._on_progress)
         events = self.plan.events.name if self.plan.events is not None else ""
         transforms = {t.name for t in self.plan.transforms}
+        special = {t.name for t in (self.plan.events, self.plan.frame, self.plan.edge) if t is not None}
         straight = self.facts.mode in ("exact", "frame")  # joined by stamp alone: no order to restore
         for topic, received, message in self.recording.messages(self.plan.topics, self._short()):
             progress.at(received)
@@ -139,7 +140,12 @@ class BagFrames:
                 continue
             stamp = message.stamp_ns if isinstance(message, Decoded) else msg.stamp_of(message)
             if straight:
-                yield from self._take(topic, stamp or 0, message)
+                if topic in self._by_topic and topic not in special:
+                    self._data(topic, stamp or 0, message)
+                    if self._pending and (self._field is None or len(self._pending) >= _BATCH):
+                        yield from self._give()
+                else:
+                    yield from self._take(topic, stamp or 0, message)
                 continue
             is_event = topic == events
             if stamp is None:  # a type without header is as old as the latest stamp that was recorded before it
@@ -197,6 +203,12 @@ class BagFrames:
             return
         if self.plan.edge is not None and topic == self.plan.edge.name:
             self._edge(stamp, message)
+        self._data(topic, stamp, message)
+        if len(self._pending) >= _BATCH or (self._pending and self._field is None):
+            yield from self._give()
+
+    def _data(self, topic: str, stamp: int, message: Any) -> None:
+        """One message of an input."""
         for source in self._by_topic.get(topic, ()):
             try:
                 values = self._convert(source, stamp, message)
@@ -205,8 +217,6 @@ class BagFrames:
                 continue
             for key, value in values:
                 self._push(key, stamp, value)
-        if len(self._pending) >= _BATCH or (self._pending and self._field is None):
-            yield from self._give()
 
     def _push(self, key: str, stamp: int, value: Any) -> None:
         if self._assembler is None:
@@ -436,12 +446,24 @@ class BagFrames:
 class _QuickAssembler(FrameAssembler):
     """The same frames sooner: while one frame alone is open, nothing but its completion can decide anything."""
 
+    def __init__(self, config: AssemblyConfig) -> None:
+        super().__init__(config)
+        parts = {i.key: i.part for i in config.inputs}
+        self._parts = parts if len(set(parts.values())) == len(parts) else {}
+
     def _push_exact(self, topic: str, stamp_ns: int, value: Any, now_ns: int) -> list[RawFrame]:
         if len(self._pending) == 1 and not self._missed:
             pending = self._pending.get(stamp_ns)
             if pending is not None and topic not in pending.values:
-                pending.values[topic] = value
-                return self._close_up_to(stamp_ns) if len(pending.values) == len(self._inputs) else []
+                values = pending.values
+                values[topic] = value
+                if len(values) < len(self._inputs):
+                    return []
+                if not self._parts:  # several inputs of one part are merged
+                    return self._close_up_to(stamp_ns)
+                self._pending.clear()
+                self.last_stamp_ns = stamp_ns
+                return [RawFrame(stamp_ns, **{part: values[key] for key, part in self._parts.items()})]
         return super()._push_exact(topic, stamp_ns, value, now_ns)
 
 
