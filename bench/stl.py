@@ -338,8 +338,6 @@ def main() -> None:
             ratio >= 1000,
             f"{each * episodes.count:.0f} s from {measured} episodes",
         )
-    del episodes
-
     begin = resident_kib()
     updates = 1_000_000 // part
     grown = memory_growth(updates)

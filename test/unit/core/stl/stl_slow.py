@@ -92,7 +92,7 @@ def interval_arithmetic(op, args):
     rho = arithmetic(op, [a[2] for a in args])
     corners = [[]]
     for a in args:
-        corners = [c + [v] for c in corners for v in (a[0], a[1])]
+        corners = [[*c, v] for c in corners for v in (a[0], a[1])]
     values = [arithmetic(op, c) for c in corners]
     if op == "abs" and args[0][0] <= 0 <= args[0][1]:
         values.append(0.0)

@@ -1,7 +1,6 @@
 """Whole-trace evaluation against the slow evaluator."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stl_slow import Slow

@@ -4,11 +4,10 @@ import json
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stl_slow import Slow
-from stl_strategies import GATES, SIGNALS, bounded, comparisons, formulas, numbers, terms, traces
+from stl_strategies import GATES, SIGNALS, bounded, comparisons, formulas, terms, traces
 
 from osma_monitor.core import stl
 

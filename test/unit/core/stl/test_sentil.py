@@ -1,4 +1,8 @@
-"""Against sentil, where it is installed (pip install sentil==0.3.1): its values of unbounded and past formulas."""
+"""Against sentil, where it is installed (pip install sentil==0.3.1).
+
+Left out are windows ahead (near the end of a trace sentil's values differ from the definition; here what is cut off is
+unknown) and ``since`` (sentil's left side must hold at the release, too).
+"""
 
 import numpy as np
 import pytest
@@ -21,7 +25,8 @@ sentil = pytest.importorskip("sentil")
 )
 def test_values_equal_sentils(text, trace):
     formula = stl.parse(text)
-    assume(formula.signals)
+    assume(formula.signals and "since" not in text)
+    assume(not any(n.window and n.op in ("always", "eventually", "until") for n in formula.nodes))
     stamps, columns = trace
     found = stl.evaluate_bounds(formula, stamps, columns)
     read = {name: columns[name] for name in formula.signals}
