@@ -31,7 +31,7 @@ _PREFIX: Final = {
     "not": "not", "!": "not", "always": "always", "eventually": "eventually", "historically": "historically", "once": "once",
     "next": "next", "prev": "prev", "rise": "rise", "fall": "fall",
 }  # fmt: skip
-# rtamt's one-letter spellings are operators only where a signal name cannot stand: before "(" or "[", or between two operands
+# rtamt's one-letter spellings are operators only where a signal name cannot stand: before or between operands
 _SHORT_PREFIX: Final = {"G": "always", "F": "eventually", "H": "historically", "O": "once", "X": "next", "Y": "prev"}
 _INFIX: Final = {
     **{op: op for op in ("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "and", "or", "xor", "iff", "until", "since")},
@@ -174,7 +174,7 @@ class _Parser:
             self._take()
             self.stack.append(_Pending("call", token.text, token))
             return False
-        prefix = _PREFIX.get(token.text) or (_SHORT_PREFIX.get(token.text) if following in ("(", "[") else None)
+        prefix = _PREFIX.get(token.text) or (_SHORT_PREFIX.get(token.text) if self._operand_follows() else None)
         if prefix is not None:
             self.stack.append(_Pending("prefix", prefix, token, self._window(prefix)))
             return False
@@ -184,6 +184,14 @@ class _Parser:
             self._push(Node("signal", name=token.text), token.start, token.stop)
             return True
         raise self._missing_operand(token)
+
+    def _operand_follows(self) -> bool:
+        token = self._peek()
+        return (
+            token.text in ("(", "[", "!")
+            or token.kind == "number"
+            or (token.kind == "name" and token.text not in _INFIX)
+        )
 
     def _read_operator(self) -> bool:
         """Reads what may follow an operand; False at the end of the formula."""
