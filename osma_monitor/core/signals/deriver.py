@@ -20,6 +20,7 @@ from osma_monitor.core.signals.kinematics import PointMotion, SmoothedMotion, bo
 from osma_monitor.core.signals.parameters import SignalParameters
 from osma_monitor.core.signals.raw import (
     CONTACT_ROLES,
+    OBJECT_ROLES,
     OBSTACLE_ROLES,
     ROBOT_ROLES,
     Contacts,
@@ -116,7 +117,9 @@ def unavailable(available: Iterable[str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _arm_joints(names: tuple[str, ...], listed: str, excluded: tuple[str, ...]) -> NDArray[np.intp]:
+def _arm_joints(
+    names: tuple[str, ...], listed: str, excluded: tuple[str, ...]
+) -> tuple[NDArray[np.intp], frozenset[str]]:
     wanted = set(listed.replace(",", " ").split())
     if wanted:
         chosen = [i for i, name in enumerate(names) if name in wanted]
@@ -126,7 +129,7 @@ def _arm_joints(names: tuple[str, ...], listed: str, excluded: tuple[str, ...]) 
             for i, name in enumerate(names)
             if not any(fnmatchcase(name.lower(), pattern.lower()) for pattern in excluded)
         ]
-    return np.array(chosen, np.intp)
+    return np.array(chosen, np.intp), frozenset(names[i] for i in chosen)
 
 
 class _ObjectTable:
@@ -139,6 +142,7 @@ class _ObjectTable:
         self.bystander = np.flatnonzero(role == "bystander")
         self.obstacle = np.flatnonzero(np.isin(role, list(OBSTACLE_ROLES)) if len(role) else role == "")
         self.human = np.flatnonzero(role == "human")
+        self.unrecognized = not set(objects.role) <= set(OBJECT_ROLES)
         self.target: list[int] = np.flatnonzero(role == "target").tolist()
         self.reference: Floats = np.full((len(self.bystander), 3), NAN)
         self.reference_complete = False
@@ -156,6 +160,8 @@ class SignalDeriver:
         self.parameters = parameters or SignalParameters()
         self._declared = info.sources if info else ()
         self._arm = info.attributes.get("arm_joints", "") if info else ""
+        self._arm_known = frozenset(self._arm.replace(",", " ").split())
+        self._begun = self._gripper_reported = False
         self._static: frozenset[tuple[str, str]] | None = None
         self._table: _ObjectTable | None = None
         self._role_of: dict[str, str] = {}
@@ -193,12 +199,14 @@ class SignalDeriver:
         if frame.contacts is not None:
             touches = self._contacts(frame.contacts, v)
         grip = NAN if frame.gripper is None else float(frame.gripper)
+        self._gripper_reported |= frame.gripper is not None
         v[_GRIPPER] = grip
         if not grip:
             v[_TRANSPORT] = 0.0
         nearest = ""
         if frame.objects is not None:
             nearest = self._objects(frame.stamp_ns, frame.objects, grip, touches, v)
+        self._begun = True
         if self._objects_known_ns is not None:
             v[_PERCEPTION_AGE] = (frame.stamp_ns - self._objects_known_ns) * 1e-9
         self._end_effector(frame.stamp_ns, frame.ee, v)
@@ -290,7 +298,9 @@ class SignalDeriver:
         if table.target:
             self._target(stamp_ns, objects, table.target, grip, v)
         if len(self._role_of) > table.distinct:
-            self._blank_vanished(frozenset(objects.id), v)
+            self._blank({role for name, role in self._role_of.items() if name not in objects.id}, touches, v)
+        if table.unrecognized:  # a role that nobody defined could be any
+            self._blank(_BY_ROLE, touches, v)
         return nearest
 
     def _new_table(self, objects: Objects) -> _ObjectTable:
@@ -315,6 +325,8 @@ class SignalDeriver:
     def _target(self, stamp_ns: int, objects: Objects, rows: Sequence[int], grip: float, v: list[float]) -> None:
         """Signals of the target; of several: worst tilt and speed, height of the one farthest from its baseline."""
         heights, lifts, tilts, speeds = [], [], [], []
+        # what is first seen in the grip may be carried and tilted already: no reference for height and tilt
+        at_rest = not self._begun or grip == 0.0 or not self._gripper_reported
         for row in rows:
             name = objects.id[row]
             position = objects.position[row]
@@ -325,9 +337,9 @@ class SignalDeriver:
             else:
                 lifts.append(z - self._grasp_baseline[name] if name in self._grasp_baseline else 0.0 * z)
             axis = body_z(objects.orientation[row])
-            if name not in self._first_axis and axis[0] == axis[0]:
+            if name not in self._first_axis and axis[0] == axis[0] and at_rest:
                 self._first_axis[name] = axis
-            tilts.append(drift_deg(self._first_axis.get(name, axis), axis))
+            tilts.append(drift_deg(self._first_axis.get(name, _NO_AXIS), axis))
             motion = self._target_motion.get(name)
             if motion is None:
                 motion = self._target_motion[name] = PointMotion()
@@ -345,22 +357,31 @@ class SignalDeriver:
         """Height above the baseline: the target's height at the last step known to be without gripper contact."""
         if grip != grip or z != z:
             return NAN
-        if not grip or name not in self._baseline:
+        if not grip or not self._begun:
             self._baseline[name] = z
+        if name not in self._baseline:
+            return NAN
         if grip:
             self._grasp_baseline[name] = self._baseline[name]
         return z - self._baseline[name]
 
-    def _blank_vanished(self, present: frozenset[str], v: list[float]) -> None:
-        """An object that was tracked and is not listed any more has an unknown pose: its role's signals are unknown."""
-        for role in {role for name, role in self._role_of.items() if name not in present}:
-            for index in _BY_ROLE.get(role, ()):
-                v[index] = NAN
+    def _blank(self, roles: Iterable[str], touches: float, v: list[float]) -> None:
+        """Something of these roles has an unknown pose: the signals of the roles are unknown."""
+        for role in roles:
+            for index in _BY_ROLE.get(role, _BY_ANY_ROLE):
+                if index != _TRANSPORT or v[_GRIPPER] != 0.0:  # nothing is carried without a grip
+                    v[index] = NAN
+            if role in OBSTACLE_ROLES and v[_OBSTACLE_CONTACT] != 1.0:
+                v[_OBSTACLE_CONTACT] = touches
 
     # ---- robot
 
     def _torque(self, joints: Joints) -> float:
-        chosen = _arm_joints(joints.name, self._arm, self.parameters.not_arm_joints)
+        chosen, names = _arm_joints(joints.name, self._arm, self.parameters.not_arm_joints)
+        if names != self._arm_known:
+            self._arm_known |= names
+            if names != self._arm_known:  # an arm joint that is not reported has an unknown torque
+                return NAN
         return float(np.abs(joints.effort[chosen]).max()) if len(chosen) else NAN
 
     def _end_effector(self, stamp_ns: int, ee: EndEffector | None, v: list[float]) -> None:
@@ -422,9 +443,13 @@ _FORCE_SIGNALS = (
     (_EXTERNAL, INDEX["robot_contact_force"]),
 )
 _BY_CONTACT_ROLE = (*(index for _, index in _FORCE_SIGNALS[1:]), _SELF_COLLISION)
+_NO_AXIS = (NAN, NAN, NAN)
 _BY_ROLE: dict[str, tuple[int, ...]] = {
     "bystander": (_DISPLACEMENT,),
     "obstacle": (_OBSTACLE_DISTANCE,),
     "human": (_OBSTACLE_DISTANCE, _HUMAN_DISTANCE, _SEPARATION),
-    "target": (_TILT, _HEIGHT, _UNGRIPPED_LIFT, _TARGET_SPEED, _RELEASE_SPEED),
+    "target": (_TILT, _HEIGHT, _TRANSPORT, _UNGRIPPED_LIFT, _TARGET_SPEED, _RELEASE_SPEED),
+    "furniture": (),
+    "other": (),
 }
+_BY_ANY_ROLE = tuple(sorted({index for indices in _BY_ROLE.values() for index in indices}))

@@ -128,7 +128,7 @@ class WholeEpisode:
                         p["id"] == row["id"]
                         and f.gripper is not None
                         and not math.isnan(z)
-                        and (not f.gripper or not started)
+                        and (not f.gripper or (not started and f is self.frames[0]))
                     ):
                         baseline, started = z, True
             heights.append(row["position"][2] - baseline)
