@@ -8,9 +8,12 @@ same state bit for bit, so it needs no access to the simulation that it drives, 
 from __future__ import annotations
 
 import copy
+import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -19,6 +22,7 @@ from PIL import Image
 
 from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.metrics import candidates as candidate_metrics
 from osma_monitor.core.signals.raw import CONTACT_YES, OBSTACLE_ROLES, RawFrame
 from sim_bridge.kitchen.tasks import Task, parse_task
 from sim_bridge.policies import prompts
@@ -26,6 +30,7 @@ from sim_bridge.policies.base import Policy
 from sim_bridge.policies.chat import ChatClient, text_message
 from sim_bridge.policies.follower import base_action, planar_pose
 from sim_bridge.policies.navigation import ShortestPath
+from sim_bridge.policies.scene_view import obstacles_of
 from sim_bridge.policies.topview import TopView, grid, labelled, png
 from sim_bridge.policies.values import read_json
 from sim_bridge.simulation import Action
@@ -90,6 +95,21 @@ class Decision:
     order: tuple[int, ...]
     chosen: int
     valid: bool
+    task: str = ""
+    obstacle: tuple[float, float] | None = None  #: m, where it stood
+    obstacle_distance: float = math.nan  #: m, surface distance at the decision
+
+    def for_metrics(self) -> candidate_metrics.Decision:
+        """As osma_monitor.core.metrics.candidates scores it (diversity, collision-free selection)."""
+        return candidate_metrics.Decision(
+            self.task,
+            [c.poses[:, :2] for c in self.candidates],
+            [c.contact for c in self.candidates],
+            self.chosen if self.valid else None,
+            self.order,
+            self.obstacle,
+            self.obstacle_distance,
+        )
 
 
 @dataclass(frozen=True)
@@ -172,11 +192,55 @@ def _pose(row: Floats) -> tuple[float, float, float]:
     return float(row[0]), float(row[1]), float(row[2])
 
 
+def write_decision(path: Path, decision: Decision) -> None:
+    """Append one decision as a JSON line; one write, so that several workers can share the file."""
+    data = decision.for_metrics()
+    entry = {
+        "task": data.task,
+        "paths": [np.round(p, 6).tolist() for p in data.paths],
+        "contact": list(data.contact),
+        "chosen": data.chosen,
+        "order": list(data.order),
+        "obstacle": data.obstacle,
+        "obstacle_distance": None if math.isnan(data.obstacle_distance) else data.obstacle_distance,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, (json.dumps(entry) + "\n").encode())
+    finally:
+        os.close(handle)
+
+
+def read_decisions(path: Path | str) -> list[candidate_metrics.Decision]:
+    """The decisions of a log. UserError names file and line of what is none."""
+    found = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            entry = json.loads(line)
+            place, distance = entry["obstacle"], entry["obstacle_distance"]
+            found.append(
+                candidate_metrics.Decision(
+                    entry["task"],
+                    [np.array(p, dtype=np.float64) for p in entry["paths"]],
+                    entry["contact"],
+                    entry["chosen"],
+                    entry["order"],
+                    None if place is None else (float(place[0]), float(place[1])),
+                    math.nan if distance is None else float(distance),
+                )
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}:{number}: is no decision ({error})") from error
+    return found
+
+
 class RolloutSelection:
     """Chooses among rollouts of a stochastic policy.
 
-    ``verifier`` is a Verifier, ``"scorer"`` or ``"chat"`` (with the client's options in ``client``). ``simulation``
-    makes the twin; by default the kitchen as the episode's info describes it.
+    ``verifier`` is a Verifier, ``"scorer"`` or ``"chat"`` (with the client's options in ``client``).
+    ``simulation_options`` go to the twin, beside what the episode's info says. ``log`` is a JSON-lines file that every
+    decision is appended to, for :func:`read_decisions`.
     """
 
     name = "rollout_selection"
@@ -189,6 +253,7 @@ class RolloutSelection:
         image_format: ImageFormat = "grid",
         client: ChatClient | Mapping[str, Any] | None = None,
         verifier_seed: int = 0,
+        log: Path | str | None = None,
         simulation_options: Mapping[str, Any] | None = None,
     ) -> None:
         if k < 1:
@@ -204,6 +269,7 @@ class RolloutSelection:
         self._verifier, self._k, self._seed = verifier, k, verifier_seed
         self._base: Stochastic = base if base is not None else NoisyShortestPath()
         self._options = dict(simulation_options or {})
+        self._log = None if log is None else Path(log)
         self.decisions: list[Decision] = []
         self._twin: Any = None
 
@@ -233,16 +299,24 @@ class RolloutSelection:
         start = self._twin.save()
         made = [self._roll(frame, start, number) for number in range(self._k)]
         order = np.random.default_rng([self._seed, len(self.decisions)]).permutation(self._k)
-        candidates = tuple(candidate for candidate, _, _ in made)
+        rolled = tuple(candidate for candidate, _, _ in made)
         scene = Scene(self._task, self._info.instruction, frame)
-        answer = self._verifier.choose([candidates[i] for i in order], scene)
+        answer = self._verifier.choose([rolled[i] for i in order], scene)
         valid = answer is not None
         chosen = int(order[answer]) if answer is not None else 0  # a rejection takes the first one generated
         _, end, policy = made[chosen]
         self._twin.restore(end)
         self._base = policy
-        self._queue = list(candidates[chosen].actions)
-        self.decisions.append(Decision(candidates, tuple(int(i) for i in order), chosen, valid))
+        self._queue = list(rolled[chosen].actions)
+        seen = obstacles_of(frame)
+        place = (seen[0].x, seen[0].y) if seen else None
+        distance = (
+            float(frame.objects.distance[frame.objects.id.index(seen[0].id)]) if seen and frame.objects else math.nan
+        )
+        shown = tuple(int(i) for i in order)
+        self.decisions.append(Decision(rolled, shown, chosen, valid, self._info.task, place, distance))
+        if self._log is not None:
+            write_decision(self._log, self.decisions[-1])
 
     def _roll(self, frame: RawFrame, start: Any, number: int) -> tuple[Candidate, Any, Stochastic]:
         self._twin.restore(start)

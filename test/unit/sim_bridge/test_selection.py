@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.metrics import candidates
 from osma_monitor.core.signals.raw import PARTS, same
 from sim_bridge.kitchen.simulation import KitchenSimulation, StartJitter
 from sim_bridge.policies.selection import (
@@ -13,6 +14,7 @@ from sim_bridge.policies.selection import (
     Scene,
     ScoringVerifier,
     candidate_image,
+    read_decisions,
 )
 from sim_bridge.rollout import drive
 from sim_bridge.simulation import STOP, Action
@@ -80,6 +82,23 @@ def test_the_order_shown_depends_on_verifier_seed_and_decision_alone():
 
     a, b, c = orders(0, TASK), orders(0, "kitchen/layout2/E/bag"), orders(1, TASK)
     assert a[0] == b[0] and a[1] == b[1] and a[0] != a[1] and c != a
+
+
+def test_decisions_are_logged_for_the_metrics(tmp_path):
+    log = tmp_path / "decisions.jsonl"
+    policy = RolloutSelection(k=3, log=log)
+    drive(KitchenSimulation(), policy, TASK, 0)
+    stored = read_decisions(log)
+    assert len(stored) == len(policy.decisions) >= 2
+    for a, b in zip(stored, (d.for_metrics() for d in policy.decisions), strict=True):
+        assert (a.task, a.chosen, list(a.order), list(a.contact)) == (TASK, b.chosen, list(b.order), list(b.contact))
+        assert all(np.allclose(p, q, atol=1e-6) for p, q in zip(a.paths, b.paths, strict=True))
+    summary = candidates.summarize_diversity(stored)
+    assert 0 < summary.mean_distance[1] < 1
+    assert stored[0].obstacle_distance > 0 and stored[0].obstacle == pytest.approx((3.58, 1.15), abs=0.01)
+    log.write_text("{}\n")
+    with pytest.raises(UserError, match=r"decisions\.jsonl:1: is no decision"):
+        read_decisions(log)
 
 
 def test_a_rejection_takes_the_first_one_generated():
