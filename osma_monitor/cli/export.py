@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,12 @@ import typer
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
 from osma_monitor.core.monitor import MonitorConfig
+from osma_monitor.io.bag.pictures import keep_pictures
+from osma_monitor.io.bag.source import bag_name
 from osma_monitor.io.configuration import monitor_config
 from osma_monitor.io.export_mcap import export_mcap
 from osma_monitor.io.export_rerun import export_rerun
-from osma_monitor.io.sources import Findings, open_sources
+from osma_monitor.io.sources import Findings, expand, open_sources
 from osma_monitor.io.store import file_stem
 from osma_monitor.io.tables import record_table
 
@@ -47,6 +50,9 @@ def export(
     to: Annotated[str, typer.Option(help="mcap (Foxglove; layout in config/foxglove), rerun or csv.")] = "mcap",
     mapping: Annotated[Path | None, typer.Option(help="Mapping file for bags, field map for data sets.")] = None,
     episode: Annotated[list[str] | None, typer.Option(help="Only this episode id; may be given again.")] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Also keep the camera pictures of bags nearest to each violation.")
+    ] = False,
     write_back: Annotated[
         bool, typer.Option("--write-back", help="Copy LeRobot data sets with safety columns added, into the folder.")
     ] = False,
@@ -69,14 +75,28 @@ def export(
     suffix, write = FORMATS[to]
     wanted = set(episode or ())
     written = 0
+    judged: dict[str, list[EpisodeRecord]] = {}
     for record in open_sources(paths, config, mapping, findings=findings):
         if wanted and record.info.episode_id not in wanted:
             continue
         print(write(record, _free(out, record, suffix), config))
         written += 1
+        if pictures and "bag" in record.provenance.session:
+            judged.setdefault(record.provenance.session["bag"], []).append(_without_steps(record))
+    for source in (s for path in paths if judged for s in expand(path)):
+        try:
+            for kept in keep_pictures(source, judged.get(bag_name(source), ()), out):
+                print(kept)
+        except UserError as error:
+            findings.problems.append(str(error))
     if not written:
         findings.problems.append("nothing was written: no episode matched")
     return _end(findings)
+
+
+def _without_steps(record: EpisodeRecord) -> EpisodeRecord:
+    """What the pictures need of a record, without its signals."""
+    return replace(record, signals={}, obstacle=())
 
 
 def _free(out: Path, record: EpisodeRecord, suffix: str) -> Path:
