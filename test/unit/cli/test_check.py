@@ -1,0 +1,157 @@
+"""`osma check`: findings with file and line, exit codes."""
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from osma_monitor.cli.check import check_file, register
+from osma_monitor.core.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def lines(path, level=None):
+    return [(f.line, f.message) for f in check_file(path)[0] if level is None or f.level == level]
+
+
+@pytest.fixture
+def clauses(tmp_path):
+    def write(text, name="clauses.yaml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_shipped_library_has_no_findings():
+    findings, count = check_file(ROOT / "config" / "safety" / "library.yaml")
+    assert count > 10 and findings == []
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        ("always(contact_force_max < )", "stands where a signal, number or formula is expected"),
+        ("always(contact_forc_max < 200)", "did you mean 'contact_force_max'"),
+        ("always(zzzzzz < 200)", "unknown signal 'zzzzzz'"),
+        ("always(contact_force_max < 2 + eef_speed)", "'<' joins N and m/s"),
+        ("always(contact_force_max + eef_speed < 2)", "'+' joins N and m/s"),
+        ("always(contact_force_max >= 0)", "always holds"),
+        ("always(contact_force_max < -1)", "can never hold"),
+        ("always(contact_force_max < 0)", "can never hold"),
+        ("always(target_obj_tilt_world_deg < 200)", "always holds: target_obj_tilt_world_deg lies in [0, 180]"),
+        ("always(transport -> self_collision > 2)", "can never hold: self_collision lies in [0, 1]"),
+        ("always(abs(eef_speed) > -1)", "always holds"),
+        ("always(eef_speed < eef_speed)", "compares a term with itself"),
+        ("always(1 < 2)", "it reads no signal"),
+        ("contact_force_max < 200", "only the last sample is judged"),
+        ("always(a -> b -> c)", "ambiguous"),
+    ],
+)
+def test_what_is_found_in_a_formula(clauses, formula, message):
+    path = clauses(f"clauses:\n  - id: one\n    unit: \n    formula: {formula}\n")
+    found = lines(path)
+    assert found and found[0][0] == 4 and message in found[0][1] and found[0][1].startswith("one: ")
+    text = clauses(f"# clauses\n\n{formula}\n", "clauses.txt")
+    assert lines(text)[0][0] == 3 and message in lines(text)[0][1]
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "always(contact_force_max < 200)",
+        "always(transport -> target_obj_tilt_world_deg < 15)",
+        "always(contact_force_max / 2 < 200)",
+        "always(eef_speed - (prev(eef_speed)) < 0.1)",
+        "always(base_yaw_rate > -1)",
+        "always[0,5](obj_above_table > -0.02)",
+    ],
+)
+def test_sound_formulas_have_no_findings(clauses, formula):
+    assert lines(clauses(f"clauses:\n  one:\n    formula: {formula}\n")) == []
+
+
+def test_units_are_held_against_the_schema(clauses):
+    text = """
+clauses:
+  one:
+    unit: m
+    signal: contact_force_max
+    formula: always(contact_force_max < {threshold})
+    threshold: 200
+  two:
+    unit: N
+    formula: always(contact_force_max < 200)
+  three:
+    signal: contact_force
+    formula: always(contact_force_max < 200)
+"""
+    found = lines(clauses(text))
+    assert found[0][0] == 6 and "given as m, but contact_force_max is in N" in found[0][1]
+    assert found[1][0] == 10 and "the same formula as one" in found[1][1]
+    assert any(line == 13 and "unknown signal 'contact_force'" in message for line, message in found)
+
+
+def test_lines_of_block_texts_and_both_texts(clauses):
+    text = """
+clauses:
+  - id: one
+    formula: |
+      always(
+        contact_forc_max < 2
+        and eef_speed > >)
+    formula_quantitative: always(eef_sped < 2)
+  - id: two
+  - id: three
+    formula: [1, 2]
+"""
+    found = lines(clauses(text))
+    assert [line for line, _ in found] == [7, 8, 9, 11]
+    assert "no formula" in found[2][1] and "no text" in found[3][1]
+
+
+def test_memory_is_a_note_and_no_finding(clauses):
+    path = clauses("clauses:\n  one:\n    formula: always(transport -> eventually(obj_above_table > 0.1))\n")
+    assert lines(path, "note")[0][0] == 3 and "whole trace" in lines(path, "note")[0][1]
+    assert not lines(path, "error") and not lines(path, "warning")
+    bounded = clauses("clauses:\n  one:\n    formula: always(transport -> eventually[0,2](obj_above_table > 0.1))\n")
+    assert lines(bounded) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (b"clauses: [", "a.yaml", r"a\.yaml:\d+: no valid YAML"),
+        (b"other: 3\n", "a.yaml", "no clauses here"),
+        (b"- 1\n", "a.yaml", "no clauses here"),
+        (b"", "a.yml", "no clauses here"),
+        (b"\xff\xfe\x00", "a.txt", "cannot be read"),
+        (b"a: !!python/object/apply:os.system ['true']\n", "a.yaml", "no clauses here"),
+    ],
+)
+def test_unreadable_files_are_one_line(tmp_path, content, name, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        check_file(path)
+    with pytest.raises(UserError, match="no such file"):
+        check_file(tmp_path / "absent.yaml")
+
+
+def test_exit_codes_and_output(clauses):
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register(app)
+    good = clauses("always(contact_force_max < 200)\n", "good.txt")
+    bad = clauses("always(contact_force_max < 200)\nalways(contact_force < )\n", "bad.txt")
+    runner = CliRunner()
+    result = runner.invoke(app, ["check", str(good)], standalone_mode=False)
+    assert result.return_value == 0 and "1 formula in 1 file: no findings" in result.output
+    result = runner.invoke(app, ["check", str(good), str(bad)], standalone_mode=False)
+    assert result.return_value == 1
+    assert (
+        f"{bad}:2: error: line 1, column 24" in result.output and "3 formulas in 2 files: 1 finding\n" in result.output
+    )
