@@ -176,24 +176,19 @@ def _carry_out(folder: Path, plan: Plan, resume: bool) -> int:
 
 
 def require(plan: Plan) -> None:
-    """Raises MissingDependencyError, before anything is made, when the plan needs ROS and ROS is not here."""
+    """Raises MissingDependencyError, before anything is made, when ROS or the simulator is missing."""
     if plan.over == ROS and importlib.util.find_spec("rclpy") is None:
         raise MissingDependencyError(
             "ROS 2 is not here: source a ROS 2 Jazzy workspace with osma_monitor built, run `make setup` and use "
             ".venv/bin/osma, or take --in-process, which needs no ROS and gives the same numbers"
         )
+    from sim_bridge.hosts import make_simulation
+
+    make_simulation(plan.host).close()  # a worker that can't make it could only break the pool
 
 
 def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
-    from osma_monitor.ros.session import Progress, run_session
-
-    def tell(state: Progress) -> None:
-        if state.event == "episode":
-            display.episode(state.policy, state.task, state.seed)
-        elif state.event == "violation":
-            display.violation()
-        elif state.event == "end":
-            display.end(state.outcome)
+    from osma_monitor.ros.session import run_session
 
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -205,19 +200,30 @@ def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]],
         listed.write_text("".join(json.dumps({"task": t, "seed": s}) + "\n" for t, s in mine))
         result = run_session(
             [task for task, _ in mine],
-            [policy],
+            [plan.names.get(policy, policy)],
             [0],
             folder,
-            tell,
+            partial(_show, display, policy),
             host=plan.host,
-            bridge_parameters={"episodes_file": str(listed.resolve())},
-            policy_parameters={
-                "policy": plan.names.get(policy, policy),
-                "options": json.dumps(plan.policy_options),
+            bridge_parameters={
+                "policy": policy,
+                "episodes_file": str(listed.resolve()),
+                "commands": ["cmd_vel" if plan.host == "kitchen" else "joint_command"],
             },
+            policy_parameters=plan.policy_options,
         )
         for reason in result.aborted:
             display.note(f"aborted: {reason}")
+
+
+def _show(display: Display, policy: str, state: Any) -> None:
+    """What a session tells (osma_monitor.ros.session.Progress), on the display of the whole run."""
+    if state.event == "episode":
+        display.episode(policy, state.task, state.seed)
+    elif state.event == "violation":
+        display.violation()
+    elif state.event == "end":
+        display.end(state.outcome)
 
 
 def _in_process(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ import yaml
 from osma_monitor.cli import rollouts
 from osma_monitor.cli.demo import conclude
 from osma_monitor.core.errors import EXIT_OK, UserError
+from osma_monitor.report.wording import plural
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +34,7 @@ def run(
     ros: Annotated[bool, typer.Option("--ros/--in-process", help="Over ROS topics, or without ROS.")] = False,
     workers: Annotated[int, typer.Option(min=0, help="In process: how many at once; 0: one a core.")] = 0,
     option: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the policy; may be given again.")] = None,
-    host: Annotated[str, typer.Option(help="Simulation: kitchen, or a host of sim_bridge/hosts.")] = "kitchen",
+    host: Annotated[str, typer.Option(help="Simulation, where the task ids do not begin with it.")] = "",
 ) -> int:
     """Roll out policies on tasks in a simulator and log the episodes.
 
@@ -44,8 +46,11 @@ def run(
             raise UserError("--resume takes tasks, policies and folder from the run; give it alone")
         plan, folder = rollouts.load(resume), resume
     else:
+        host = host or host_of(tasks or [])
         wanted = expand(tasks or [], host)
         labels = policies(policy or [])
+        given = options(option or [])
+        check_options(labels.values(), given)
         plan = rollouts.Plan(
             wanted,
             tuple(labels),
@@ -53,12 +58,12 @@ def run(
             rollouts.ROS if ros else rollouts.IN_PROCESS,
             1 if ros else rollouts.workers_or_default(workers),
             host,
-            options(option or []),
+            given,
             {label: name for label, name in labels.items() if label != name},
         )
         folder = rollouts.new_folder(out)
         rollouts.start(folder, plan)
-        rollouts.tell(f"{len(plan.items())} episodes into {folder}")
+        rollouts.tell(f"{plural(len(plan.items()), 'episode')} into {folder}")
     code = rollouts.carry_out(folder, plan, resume is not None)
     return code if code != EXIT_OK else conclude(folder, f"Run {folder.resolve().name}")
 
@@ -74,11 +79,39 @@ def expand(words: Sequence[str], host: str) -> tuple[str, ...]:
     for word in words:
         if word.startswith("@"):
             found.update(dict.fromkeys(expand(_lines(Path(word[1:])), host)))
-        elif host != "kitchen":
-            found[word] = None  # its simulation knows and says what is wrong
-        else:
+        elif host == "kitchen":
             found.update(dict.fromkeys(_kitchen(word)))
+        elif word == host or any(c in word for c in "*?["):
+            found.update(dict.fromkeys(_matching("*" if word == host else word, _tasks_of(host))))
+        else:
+            found[word] = None  # its simulation knows and says what is wrong
     return tuple(found)
+
+
+def host_of(words: Sequence[str]) -> str:
+    """The host that the first task's id begins with; the kitchen when it begins with none."""
+    from sim_bridge.hosts import HOSTS
+
+    first = next(iter(words), "")
+    return next((host for host in HOSTS if first.startswith(host)), "kitchen")
+
+
+def _tasks_of(host: str) -> Sequence[str]:
+    from sim_bridge.hosts import make_simulation
+
+    simulation = make_simulation(host)
+    try:
+        listed: Sequence[str] = simulation.tasks()  # type: ignore[attr-defined]
+        return listed
+    finally:
+        simulation.close()
+
+
+def _matching(pattern: str, known: Sequence[str]) -> Sequence[str]:
+    found = fnmatch.filter(known, pattern)
+    if not found:
+        raise UserError(f"{pattern!r} matches no task; ids look like {known[0]}")
+    return found
 
 
 def _lines(path: Path) -> list[str]:
@@ -96,10 +129,7 @@ def _kitchen(word: str) -> Sequence[str]:
     if word == SUITE:
         return tasks()
     if any(c in word for c in "*?["):
-        matching = fnmatch.filter(tasks(), word)
-        if not matching:
-            raise UserError(f"{word!r} matches no task; ids look like {tasks()[0]}")
-        return matching
+        return _matching(word, tasks())
     return [parse_task(word).id]
 
 
@@ -117,6 +147,22 @@ def policies(words: Sequence[str]) -> dict[str, str]:
     if not chosen:
         raise UserError(f"name a policy with --policy: {known}")
     return chosen
+
+
+def check_options(names: Iterable[str], given: Mapping[str, Any]) -> None:
+    """Raises UserError for an option that a policy does not take, and for one that it needs and does not get."""
+    from sim_bridge.policies import POLICIES
+
+    for name in names:
+        parameters = inspect.signature(POLICIES[name]).parameters.values()
+        known = {p.name: p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+        takes = ", ".join(known) or "none"
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            for key in given.keys() - known.keys():
+                raise UserError(f"--option {key}: the policy {name} has no such option; it takes {takes}")
+        for key, parameter in known.items():
+            if parameter.default is parameter.empty and key not in given:
+                raise UserError(f"the policy {name} needs --option {key}=VALUE; it takes {takes}")
 
 
 def seed_list(text: str) -> tuple[int, ...]:

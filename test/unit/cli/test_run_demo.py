@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -171,6 +172,10 @@ def test_tasks_come_from_names_patterns_and_files(tmp_path: Path) -> None:
         (["run", *TASKS, "--policy", "reckless"], "--policy reckless: reckless does not exist; choose one of"),
         (["run", *TASKS, "--policy", "cautious", "--seeds", "a"], "--seeds a: expected whole numbers with commas"),
         (["run", *TASKS, "--policy", "cautious", "--option", "x"], "--option x: expected KEY=VALUE"),
+        (
+            ["run", *TASKS, "--policy", "pivot", "--option", "x=1"],
+            "--option x: the policy pivot has no such option; it",
+        ),
         (["run", "--resume", "none"], "needs the folder of a run made by osma run or demo"),
         (["run", *TASKS, "--resume", "none"], "give it alone"),
     ],
@@ -197,6 +202,31 @@ def test_a_plan_survives_its_file_and_a_broken_one_is_named(tmp_path: Path) -> N
     (tmp_path / "run" / "run.json").write_text(json.dumps({"plan": {"tasks": 3}}))
     with pytest.raises(UserError, match="holds no plan to resume"):
         rollouts.load(tmp_path / "run")
+
+
+def test_the_host_follows_from_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [run.host_of([w]) for w in ("so101", "libero_10/3", "kitchen", "@file", "")] == [
+        "so101",
+        "libero",
+        "kitchen",
+        "kitchen",
+        "kitchen",
+    ]
+    if not importlib.util.find_spec("libero"):
+        assert main(["run", "libero_10/3", "--policy", "hold", "--out", "x"]) == 3
+        assert "pip install 'osma-monitor[libero]'" in capsys.readouterr().err
+        assert not Path("x").exists()
+
+
+@pytest.mark.ros
+def test_over_ros_and_in_process_print_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "kitchen/layout0/E/baby", "--policy", "mine=noisy_shortest_path", "--option", "noise=0.3"]
+    outs = []
+    for way in ("--in-process", "--ros"):
+        assert main([*words, way, "--out", way.strip("-")]) == 0
+        outs.append(tables(capsys.readouterr().out))
+    assert outs[0] == outs[1] and outs[0].startswith("mine")
+    assert (Path("ros") / "logs").is_dir()
 
 
 def test_ros_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
