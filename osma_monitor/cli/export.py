@@ -48,7 +48,9 @@ def export(
     paths: Annotated[list[Path], typer.Argument(help="Runs, episode files, bags, data sets.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for one file an episode.")],
     to: Annotated[str, typer.Option(help="mcap (Foxglove; layout in config/foxglove), rerun or csv.")] = "mcap",
-    mapping: Annotated[Path | None, typer.Option(help="Mapping file for bags, field map for data sets.")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option("--map", help="Mapping file for bags, field map for data sets.")
+    ] = None,
     episode: Annotated[list[str] | None, typer.Option(help="Only this episode id; may be given again.")] = None,
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Also keep the camera pictures of bags nearest to each violation.")

@@ -42,7 +42,7 @@ def map_bag(
     except OSError as error:
         raise UserError(f"{target}: {error.strerror}; use --out for another place") from error
     print("\n".join(describe(found)))
-    print(f"\nwrote {target}; next: osma score {bag} --mapping {target}")
+    print(f"\nwrote {target}; next: osma score {bag} --map {target}")
     return EXIT_OK
 
 

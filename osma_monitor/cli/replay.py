@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     bag: Annotated[Path, typer.Argument(help="A rosbag2 folder, .mcap, .db3 or ROS 1 .bag.")],
-    mapping: Annotated[Path | None, typer.Option(help="Mapping file (osma map BAG).")] = None,
+    mapping: Annotated[Path | None, typer.Option("--map", help="Mapping file (osma map BAG).")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run folder for the monitor's episode log.")] = None,
     rate: Annotated[float, typer.Option(help="Recorded seconds a second; 0: lock-step, as fast as it goes.")] = 0.0,
     join: Annotated[bool, typer.Option("--join", help="Use the safety_monitor that runs in this ROS domain.")] = False,

@@ -272,7 +272,7 @@ def open_sources(
             yield from open_source(source, config, mapping, findings=findings, on_progress=on_progress)
         except UserError as error:
             findings.problems.append(str(error))
-    findings.problems += overlaps(findings.spans)
+    findings.problems += [line for line in overlaps(findings.spans) if line not in findings.problems]
 
 
 def overlaps(spans: Iterable[tuple[int, int, Path]]) -> list[str]:

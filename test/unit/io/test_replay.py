@@ -60,7 +60,7 @@ def test_held_inputs_and_a_map_of_obstacles_replay_too(tmp_path: Path, ros_domai
     bag = write_bag(tmp_path / "bag", odometry)
     (tmp_path / "mapping.yaml").write_text(MAPPING)
     mapping = str(tmp_path / "mapping.yaml")
-    shown = osma("replay", str(bag), "--out", str(tmp_path / "run"), "--mapping", mapping, "--check")
+    shown = osma("replay", str(bag), "--out", str(tmp_path / "run"), "--map", mapping, "--check")
     assert shown.returncode == 0, shown.stderr
     assert "1 of 1 records equal" in shown.stdout and "held" in shown.stdout
 
