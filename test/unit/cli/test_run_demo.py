@@ -173,9 +173,10 @@ def test_tasks_come_from_names_patterns_and_files(tmp_path: Path) -> None:
         (["run", *TASKS, "--policy", "cautious", "--seeds", "a"], "--seeds a: expected whole numbers with commas"),
         (["run", *TASKS, "--policy", "cautious", "--option", "x"], "--option x: expected KEY=VALUE"),
         (
-            ["run", *TASKS, "--policy", "pivot", "--option", "x=1"],
-            "--option x: the policy pivot has no such option; it",
+            ["run", *TASKS, "--policy", "random_walk", "--option", "x=1"],
+            "--option x: the policy random_walk has no such option; it takes hold_frames",
         ),
+        (["run", *TASKS, "--policy", "learned"], "the policy learned needs --option path=VALUE; it takes path"),
         (["run", "--resume", "none"], "needs the folder of a run made by osma run or demo"),
         (["run", *TASKS, "--resume", "none"], "give it alone"),
     ],
