@@ -70,6 +70,7 @@ class ReceiverConfig:
     inputs: tuple[TopicInput, ...] = field(default_factory=default_inputs)
     sources: tuple[str, ...] = ()  #: parts to wait for when a START names none; empty: those with a publisher
     assembly: AssemblyConfig | None = None  #: None: exact joins of what the source declares
+    start_grace: float = 1.0  #: s that the primary topic waits for the others at start
     frame_timeout_ns: int = 5 * SECOND  #: exact joins: an incomplete frame is given up
     end_timeout_ns: int = 2 * SECOND  #: frames that an END promised are given up
     clock_limit_ns: int = 0
@@ -148,7 +149,10 @@ class FrameReceiver:
         self._event_subscription = node.create_subscription(
             EpisodeEvent, topics.EPISODE, self._event, topics.latched(topics.EVENT_READ_DEPTH)
         )
+        self._first_value = 0.0
+        self._unseen: set[str] = set()
         if self.config.assembly is not None:
+            self._unseen = {i.topic for i in self.config.inputs}
             self._sources = tuple({i.part for i in self.config.assembly.inputs})
             self._use(replace(self.config.assembly, clock_limit_ns=self.config.clock_limit_ns))
         elif self.config.sources:
@@ -229,7 +233,7 @@ class FrameReceiver:
     def _push(self, part: str, topic: str, stamp_ns: int, value: Any) -> None:
         assembler = self.assembler
         assert assembler is not None
-        if part not in self._sources:
+        if part not in self._sources or (self._unseen and self._too_early(topic)):
             return
         if stamp_ns == self.last_stamp_ns and self._on_repeat is not None and topic == self._repeat_topic:
             self.counts["repeated frames"] += 1
@@ -238,6 +242,20 @@ class FrameReceiver:
         now = self.now_ns()
         for frame in assembler.push(topic, stamp_ns, value, now):
             self._frame(frame, now)
+
+    def _too_early(self, topic: str) -> bool:
+        """At start the primary topic waits for the others, since an episode's clauses are chosen at its first frame.
+
+        An input that has not come ``start_grace`` seconds after the first one is missing, and so reported.
+        """
+        assert self.config.assembly is not None
+        self._unseen.discard(topic)
+        now = time.monotonic()
+        self._first_value = self._first_value or now
+        if not self._unseen or now - self._first_value > self.config.start_grace:
+            self._unseen.clear()
+            return False
+        return topic == self.config.assembly.primary
 
     def _frame(self, frame: Any, now: int) -> None:
         if frame.stamp_ns <= self.last_stamp_ns:

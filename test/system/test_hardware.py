@@ -317,7 +317,7 @@ def test_a_clock_set_back_by_an_hour_ends_the_episode_and_the_next_one_counts(wa
     base.stamp -= 300 * 10**9
     base.until(lambda: base.summaries, "the cut episode", base.send, base.monitor)
     assert not base.summaries[0].complete and base.summaries[0].steps > 10
-    assert base.states[-1].state == SafetyState.UNKNOWN
+    base.until(lambda: base.states[-1].state == SafetyState.UNKNOWN, "UNKNOWN", base.send, base.monitor)
     base.start(episode_id="two")
     base.until(lambda: base.status[-1].episode_id == "two", "the next episode", base.send, base.monitor)
     assert alive(base) and refused(base, "clock: set back")
