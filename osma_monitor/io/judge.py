@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import osma_monitor
 from osma_monitor.core import safety, stl
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, Provenance
+from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import STATUS_NAMES, MonitorConfig, SignalMonitor
 from osma_monitor.core.motion import episode_motion
 from osma_monitor.core.segmenter import Begin, End, Step
@@ -88,10 +89,14 @@ class EpisodeCollector:
 
 
 class BatchJudge:
-    """Judges episodes together that have the same active clauses. Feed with :meth:`add`, end with :meth:`flush`."""
+    """Judges episodes together that have the same active clauses. Feed with :meth:`add`, end with :meth:`flush`.
 
-    def __init__(self, config: MonitorConfig) -> None:
-        self.config = config
+    An episode whose task can't be resolved (an unknown template or tag) goes to ``problems`` as a line, and the rest is
+    judged; without such a list it raises UserError.
+    """
+
+    def __init__(self, config: MonitorConfig, problems: list[str] | None = None) -> None:
+        self.config, self.problems = config, problems
         self._waiting: list[SignalEpisode] = []
         self._key: object = None
         self._steps = 0
@@ -113,7 +118,13 @@ class BatchJudge:
         episodes, self._waiting, self._steps = self._waiting, [], 0
         if not episodes:
             return []
-        clauses, inactive, bodies = self._active(episodes[0])
+        try:
+            clauses, inactive, bodies = self._active(episodes[0])
+        except UserError as error:
+            if self.problems is None:
+                raise
+            self.problems += [f"episode {e.info.episode_id!r} is not judged: {error}" for e in episodes]
+            return []
         if bodies is None:
             return [self._frame_by_frame(e) for e in episodes]
         return self._together(episodes, clauses, inactive, bodies)
@@ -266,13 +277,14 @@ def judge(
     config: MonitorConfig,
     session: Mapping[str, str],
     source: Callable[[], Mapping[str, str]] = dict,
+    problems: list[str] | None = None,
 ) -> Iterator[EpisodeRecord]:
     """The record of every episode with at least one frame, as the live monitor makes it, when it ends.
 
-    ``source`` (where the frames come from) is asked when an episode begins.
+    ``source`` (where the frames come from) is asked when an episode begins; ``problems`` as in :class:`BatchJudge`.
     """
     collector: EpisodeCollector | None = None
-    batch = BatchJudge(config)
+    batch = BatchJudge(config, problems)
     for step in steps:
         if isinstance(step, RawFrame):
             if collector is not None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from osma_monitor.core import monitor
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
+from osma_monitor.core.errors import UserError
 from osma_monitor.io import codec
 from osma_monitor.io.errors import StoreError
 from osma_monitor.io.files import write_parquet
@@ -144,6 +145,8 @@ def _recover_one(path: Path, rescore: Rescore) -> Recovery:
         path.unlink()
     except OSError as error:
         return Recovery(path, None, None, f"{path}: recovery could not be stored ({error}); the stream is kept")
+    except UserError as error:
+        return Recovery(path, None, None, f"{path}: episode {name} can't be judged ({error}); the stream is kept")
     return Recovery(path, finished, record, message)
 
 

@@ -167,7 +167,7 @@ def open_source(
         yield from _lerobot(path, fields, config, findings, progress, select)
         return
     read = hdf5.episodes if kind == "hdf5" else npz.episodes
-    batch = BatchJudge(config)
+    batch = BatchJudge(config, findings.problems)
     for number, episode in enumerate(read(path, fields), 1):
         progress(float("nan"), f"episode {number}")
         if isinstance(episode, InputError):
@@ -225,7 +225,7 @@ def _lerobot(
 ) -> Iterator[EpisodeRecord]:
     data = lerobot.LeRobotDataset(path)
     fields = data.defaults(fields)
-    batch = BatchJudge(config)
+    batch = BatchJudge(config, findings.problems)
     entries = data.entries if select is None else data.entries[slice(*select)]
     for number, entry in enumerate(entries):
         progress(number / max(len(entries), 1), f"episode {number}/{len(entries)}")

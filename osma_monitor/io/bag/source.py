@@ -56,9 +56,10 @@ def score_bag(
         session = {"bag": bag_name(path), "inputs": facts.mode}
         rule_based = {"bag": bag_name(path)} if found.events is None and facts.mode != "frame" else {}
         given = mapping.info.outcome
+        unjudged: list[str] = []
         waiting: EpisodeRecord | None = None
         number = 0
-        for record in judge(frames.steps(), config, session, lambda: facts.source or rule_based):
+        for record in judge(frames.steps(), config, session, lambda: facts.source or rule_based, unjudged):
             if rule_based:
                 record = _with_given(record, mapping, number, given)
             number += 1
@@ -73,10 +74,10 @@ def score_bag(
                 waiting = replace(waiting, complete=False, notes=(*waiting.notes, *losses))
             yield waiting
         said += [line if line.startswith(str(path)) else f"{path}: {line}" for line in losses]
-        said += [f"{path}: {line}" for line in facts.lines(harmless=False)]
+        said += [f"{path}: {line}" for line in (*unjudged, *facts.lines(harmless=False))]
         if remarks is not None:
             remarks += [f"{path}: {line}" for line in [*recording.notes, *facts.lines(harmless=True)]]
-        if number == 0:
+        if number == 0 and not unjudged:
             said.append(f"{path}: no episode in it: {_why_none(facts.frames, found.events is not None)}")
 
 
