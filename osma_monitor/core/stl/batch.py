@@ -17,23 +17,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from osma_monitor.core.stl import tracks
 from osma_monitor.core.stl.errors import TraceError, UnknownSignalError
-from osma_monitor.core.stl.graph import GATE_THRESHOLD, Graph, build_graph
+from osma_monitor.core.stl.graph import GATE_THRESHOLD, Reduction, build_graph, reduction_of
 from osma_monitor.core.stl.offline import Timeline, as_formula, evaluate_graph, unknown_signal
 from osma_monitor.core.stl.online import Library
 from osma_monitor.core.stl.syntax import Formula
 from osma_monitor.core.stl.tracks import Array, Track
 
 BLOCK_SAMPLES: Final = 65_536
-
-
-@dataclass(frozen=True)
-class _Reduction:
-    """``always([gate ->] signal < limit)`` or ``> limit``: reduce one signal, perhaps where a gate is on."""
-
-    signal: int
-    limit: float
-    upper: bool  # the signal must stay below
-    gate: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +121,7 @@ class _Batch:
             if column.dtype.kind not in "fiub":
                 raise TraceError(f"signal {name!r} holds {column.dtype}, expected numbers")
             self.columns.append(column)
-        self.reductions = [_reduction(self.graph, c) for c in range(len(self.graph.roots))]
+        self.reductions = [reduction_of(self.graph, root) for root in self.graph.roots]
 
     # --- blocks ---
 
@@ -262,7 +252,7 @@ class _Block:
             return np.asarray(ufunc.reduce(values.reshape(-1, self.length), axis=1))
         return np.asarray(ufunc.reduceat(values, self.offsets[:-1])) if len(self.offsets) > 1 else values[:0]
 
-    def reduce(self, reduction: _Reduction) -> tuple[Array, NDArray[np.bool_] | None]:
+    def reduce(self, reduction: Reduction) -> tuple[Array, NDArray[np.bool_] | None]:
         values, fired = self.column(reduction.signal), None
         dtype = self.batch.dtype.type
         if reduction.gate is not None:
@@ -326,33 +316,6 @@ class _Block:
         places = np.append(np.flatnonzero(broken), self.last)
         place = places[np.searchsorted(places, self.offsets[:-1])]
         return np.where(place < self.offsets[1:], place - self.offsets[:-1], -1)
-
-
-def _reduction(graph: Graph, clause: int) -> _Reduction | None:
-    """The clause as a reduction of one signal, when it has that shape."""
-    nodes = graph.nodes
-    root = nodes[graph.roots[clause]]
-    if root.op != "always" or root.window is not None:
-        return None
-    body, gate = nodes[root.args[0]], None
-    if body.op == "implies":
-        left = nodes[body.args[0]]
-        if left.op == "gate":
-            gate = nodes[left.args[0]].signal
-        elif left.boolean and left.op == ">" and nodes[left.args[1]].value == GATE_THRESHOLD:
-            operands = [nodes[a].op for a in left.args]
-            gate = nodes[left.args[0]].signal if operands == ["signal", "number"] else None
-        if gate is None:
-            return None
-        body = nodes[body.args[1]]
-    if body.op not in ("<", "<=", ">", ">=") or body.boolean:
-        return None
-    small, large = (nodes[a] for a in (body.args if body.op in ("<", "<=") else reversed(body.args)))
-    if (small.op, large.op) == ("signal", "number"):
-        return _Reduction(small.signal, large.value, True, gate)
-    if (small.op, large.op) == ("number", "signal"):
-        return _Reduction(large.signal, small.value, False, gate)
-    return None
 
 
 def _check_offsets(offsets: ArrayLike) -> NDArray[np.int64]:

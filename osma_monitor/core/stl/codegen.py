@@ -123,7 +123,7 @@ class _Compiler(JudgeEmitter):
         for clause in range(len(self.graph.roots)):
             self.add(f"missed{clause} = 0")
         for slot in self.slots.values():
-            self.add(f"{slot.name} = {slot.initial}")
+            self.add(f"{slot.name} = {slot.initial_raw or slot.initial}")
             if slot.kind == "track":
                 self.add(f"{slot.name}l = {slot.name}u = {slot.initial}; {slot.name}r = {slot.initial_rho}")
             elif slot.kind == "window":
@@ -240,8 +240,8 @@ class _Compiler(JudgeEmitter):
         for slot in self.slots.values():
             low, high, rho = (f"{slot.name}{part}" for part in "lur")
             if slot.kind == "track":
-                self.add(f"{low} = {high} = {slot.name}")
-                self.add(f"{rho} = {slot.name} if samples > {slot.after} else {slot.initial_rho}")
+                self.add(f"{low} = {high} = {slot.value()}")
+                self.add(f"{rho} = {low} if samples > {slot.after} else {slot.initial_rho}")
             elif slot.kind == "window":
                 for part in (low, high, rho):
                     self.add(f"{part} = {slot.name}.clone()")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from osma_monitor.core.stl.graph import Graph
+from osma_monitor.core.stl.graph import Graph, Reduction, reduction_of
 from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, TEMPORAL, UNARY_TERMS
 
 ARITHMETIC: Final = UNARY_TERMS | BINARY_TERMS
@@ -17,7 +17,8 @@ class Slot:
     """One piece of state.
 
     ``kind`` 'track': three floats (one in the point dialect); 'window': one object a track; 'flag': one plain value.
-    ``after``: the point value means something once that many samples were seen.
+    ``after``: the point value means something once that many samples were seen. ``raw``: in the point dialect the state is
+    a signal's extreme, starting at ``initial_raw``, and this expression of it is the value.
     """
 
     name: str
@@ -25,6 +26,12 @@ class Slot:
     initial: str
     initial_rho: str = "NAN"
     after: int = 0
+    raw: str = ""
+    initial_raw: str = ""
+
+    def value(self) -> str:
+        """The point dialect's value."""
+        return self.raw.format(self.name) if self.raw else self.name
 
 
 def is_simple(graph: Graph, clause: int) -> bool:
@@ -101,6 +108,12 @@ class Emitter:
             and not any(graph.nodes[i].window is not None or graph.nodes[i].op == "next" for i, _ in self.judged)
         )
 
+        # in the point dialect these keep the signal's extreme in place of the margin's
+        self.reductions: dict[tuple[int, int], Reduction] = {}
+        for index, k in self.judged:
+            reduction = reduction_of(graph, index)
+            if reduction is not None and k == 0 and graph.nodes[index].polarity == 1:
+                self.reductions[index, k] = reduction
         # nothing below the boundary has state: a sample's values can be worked out from its inputs when asked for
         self.stateless = not any(graph.nodes[i].op in TEMPORAL for i in self._below(self.boundary))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from osma_monitor.core.stl.emitter import Emitter, Triple
-from osma_monitor.core.stl.graph import GATE_THRESHOLD, GraphNode
+from osma_monitor.core.stl.emitter import Emitter, Slot, Triple
+from osma_monitor.core.stl.graph import GATE_THRESHOLD, GraphNode, Reduction
 from osma_monitor.core.stl.syntax import COMPARISONS
 
 # results that may be NaN although the arguments are finite: the point dialect then hands the sample over
@@ -18,13 +18,12 @@ class FrameEmitter(Emitter):
 
     def frame(self) -> None:
         """The values of all needed nodes, and the state after this sample."""
-        skipped = self.only_conditions() if self.point else set()
-        pure = self.pure_nodes(self.needed)
-        known = {*pure, *skipped}
+        needed = self.point_nodes() if self.point else self.needed
+        pure = self.pure_nodes(needed)
+        known = set(pure)
         # the point dialect may hand the sample over while these are computed, so they come before any state
-        for index in pure + [i for i in self.needed if i not in known]:
-            if index not in skipped:
-                self.node(index)
+        for index in pure + [i for i in needed if i not in known]:
+            self.node(index)
         if self.stable:
             self.add("fresh = False")
         for pair in self.judged:
@@ -59,13 +58,33 @@ class FrameEmitter(Emitter):
             return f"{self.scalar(node.args[0])} {node.op} {self.scalar(node.args[1])}"
         return ""
 
-    def only_conditions(self) -> set[int]:
-        """Boolean leaves that only implications and triggers read: the point dialect tests them in place."""
-        used = {i for i in [*self.boundary, *(n for _, inputs in self.streamed for n in inputs)]}
-        for index in self.needed:
-            node = self.graph.nodes[index]
-            used.update(node.args[1:] if node.op == "implies" else node.args)
-        return {i for i in self.needed if self.condition(i) and i not in used}
+    def point_nodes(self) -> list[int]:
+        """What a frame of the point dialect must work out; the rest is worked out when somebody asks."""
+        nodes = self.graph.nodes
+        roots = {i for i in self.needed if self.may_be_undefined(i)}
+        roots.update(n for _, inputs in self.streamed for n in inputs)
+        roots.update(i for i in self.flags if not self.condition(i))
+        if not self.stateless:
+            roots.update(self.boundary)
+        for index, k in self.judged:
+            if not nodes[index].future:
+                roots.add(index)
+            elif nodes[index].op in ("always", "eventually", "until") and (index, k) not in self.reductions:
+                roots.update(nodes[index].args)
+        needed = self._below(sorted(roots))
+        # Boolean leaves that only implications read are tested in place
+        used = set(roots)
+        for index in needed:
+            used.update(nodes[index].args[1:] if nodes[index].op == "implies" else nodes[index].args)
+        return [i for i in needed if i in used or not self.condition(i)]
+
+    def may_be_undefined(self, index: int) -> bool:
+        """Can finite signals give NaN here?"""
+        node = self.graph.nodes[index]
+        if node.scalar:
+            return node.op in _MAY_BE_NAN
+        plain = all(self.graph.nodes[a].op in ("signal", "number") for a in node.args)
+        return node.op in COMPARISONS and not plain
 
     def hand_over(self, name: str) -> None:
         if self.point and not self.lazy:
@@ -194,6 +213,9 @@ class FrameEmitter(Emitter):
             return
         name = f"a{index}_{k}"
         depth = self.depth
+        if self.point and (index, k) in self.reductions:
+            self.reduce(name, self.reductions[index, k])
+            return
         if not node.future:
             state = self.parts(self.slot(name, "track", "NAN", "NAN", k))
             self.add(f"if samples == {k}:")
@@ -225,6 +247,15 @@ class FrameEmitter(Emitter):
             self.first_in_window(name, state)
         self.running(state, value, "<" if lowest else ">", judged=True)
         self.depth = depth
+
+    def reduce(self, name: str, reduction: Reduction) -> None:
+        sign, start = (">", "-INF") if reduction.upper else ("<", "INF")
+        limit = f"({reduction.limit!r})"
+        raw = f"({limit} - {{}})" if reduction.upper else f"({{}} - {limit})"
+        self.slots.setdefault(name, Slot(name, "track", "INF", "NAN", 0, raw, start))
+        value, also = f"i{reduction.signal}", "; fresh = True" if self.stable else ""
+        gate = "" if reduction.gate is None else f"i{reduction.gate} > {GATE_THRESHOLD!r} and "
+        self.add(f"if {gate}{value} {sign} {name}: {name} = {value}{also}")
 
     def first_in_window(self, name: str, state: Triple) -> None:
         """An empty window has a value; its first sample makes rho unknown until one is known."""

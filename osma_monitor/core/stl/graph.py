@@ -188,3 +188,43 @@ class _Builder:
             self.nodes.append(node)
             self._ids[node] = known
         return known
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """``always([gate ->] signal < limit)`` or ``> limit``: the extreme of one signal, perhaps where a gate is on, decides.
+
+    Rounding is monotone: the limit minus the greatest value is the least margin, to the last bit.
+    """
+
+    signal: int
+    limit: float
+    upper: bool  # the signal must stay below
+    gate: int | None = None
+
+
+def reduction_of(graph: Graph, index: int) -> Reduction | None:
+    """An ``always`` node as a reduction of one signal, when it has that shape."""
+    nodes = graph.nodes
+    root = nodes[index]
+    if root.op != "always" or root.window is not None:
+        return None
+    body, gate = nodes[root.args[0]], None
+    if body.op == "implies":
+        left = nodes[body.args[0]]
+        if left.op == "gate":
+            gate = nodes[left.args[0]].signal
+        elif left.boolean and left.op == ">" and nodes[left.args[1]].value == GATE_THRESHOLD:
+            operands = [nodes[a].op for a in left.args]
+            gate = nodes[left.args[0]].signal if operands == ["signal", "number"] else None
+        if gate is None:
+            return None
+        body = nodes[body.args[1]]
+    if body.op not in ("<", "<=", ">", ">=") or body.boolean:
+        return None
+    small, large = (nodes[a] for a in (body.args if body.op in ("<", "<=") else reversed(body.args)))
+    if (small.op, large.op) == ("signal", "number"):
+        return Reduction(small.signal, large.value, True, gate)
+    if (small.op, large.op) == ("number", "signal"):
+        return Reduction(large.signal, small.value, False, gate)
+    return None

@@ -57,7 +57,7 @@ class JudgeEmitter(FrameEmitter):
 
     def read(self, name: str) -> Triple:
         """Names of an accumulator's tracks in the data."""
-        return (name,) * 3 if self.flat else (f"{name}l", f"{name}u", f"{name}r")
+        return (self.slots[name].value(),) * 3 if self.flat else (f"{name}l", f"{name}u", f"{name}r")
 
     def pair_names(self, index: int, k: int) -> Triple:
         return self.aliases.get((index, k), (f"jl{index}_{k}", f"ju{index}_{k}", f"jr{index}_{k}"))
@@ -92,7 +92,8 @@ class JudgeEmitter(FrameEmitter):
                 return
             self.copy(out, state)
             self.settle(out)
-            self.widen(out, node, pending, self.read(f"a{index}_{k}h")[1])
+            held = self.read(f"a{index}_{k}h")[1] if node.op == "until" else ""
+            self.widen(out, node, pending, held)
         else:
             self.judged_inner(out, node, [self.pair_names(a, k) for a in node.args], index)
 
