@@ -3,6 +3,7 @@
 python bench/kitchen.py                        # shortest_path, all tasks, 2 workers
 python bench/kitchen.py --policies cautious reversed shortest_path --ssi
 python bench/kitchen.py --policies shortest_path --ssi --identical --jitter --seeds 0 3 16
+python bench/kitchen.py --r-base 120
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ def main() -> None:
     parser.add_argument("--ssi", action="store_true", help="print SSI with its interval over cells")
     parser.add_argument("--identical", action="store_true", help="one shape for all obstacles")
     parser.add_argument("--jitter", action="store_true", help="seeded start jitter, another offset for every task")
+    parser.add_argument("--r-base", type=int, default=0, metavar="N", help="measure R_base over N drives instead")
     arguments = parser.parse_args()
+    if arguments.r_base:
+        _measure_r_base(arguments.r_base)
+        return
 
     options: dict[str, object] = {"identical_shapes": arguments.identical}
     if arguments.jitter:
@@ -63,6 +68,27 @@ def main() -> None:
                 f"{policy}: SSI over {len(several)} seeds {values.mean():+.3f} ± {values.std():.3f} [{low:+.3f}, "
                 f"{high:+.3f}]"
             )
+
+
+def _measure_r_base(drives: int) -> None:
+    """How far the base's centre stays from the clearance boundary at its closest (OSMA-Bench F.2), on random tasks."""
+    from sim_bridge.kitchen.simulation import KitchenSimulation
+    from sim_bridge.policies.program import ControlValues
+    from sim_bridge.policies.values import TableSource
+    from sim_bridge.policies.voxposer import VoxPoser, base_standoff
+    from sim_bridge.rollout import drive
+
+    rng, simulation, standoff = np.random.default_rng(0), KitchenSimulation(), []
+    for task in rng.choice(tasks(), drives, replace=False):
+        clearance = float(rng.choice([0.1, 0.2, 0.3, 0.4, 0.5]))
+        values = dict.fromkeys(("low", "moderate", "high"), ControlValues(clearance, 1.0, 0.0))
+        policy = VoxPoser(TableSource(values))
+        frames, _ = drive(simulation, policy, str(task), 0)
+        xy = np.array([f.base.position[:2] for f in frames if f.base is not None])
+        standoff.append(base_standoff(policy, xy, clearance))
+    low, high = np.percentile(standoff, [5, 95])
+    mean = np.mean(standoff)
+    print(f"R_base over {drives} drives: mean {mean:.3f} m, 5th to 95th percentile {low:.3f} to {high:.3f} m")
 
 
 def _cpu_seconds() -> float:

@@ -21,7 +21,7 @@ from sim_bridge.kitchen.layout import BASE_RADIUS_M
 from sim_bridge.kitchen.planning import MARGIN_M, RESOLUTION_M, FloorMap, cost_to_go, disc, floor_map, polyline
 from sim_bridge.kitchen.tasks import Task, parse_task
 from sim_bridge.policies import prompts
-from sim_bridge.policies.chat import ChatClient, text_message
+from sim_bridge.policies.chat import ChatClient, ChatError, text_message
 from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower, planar_pose
 from sim_bridge.policies.navigation import keep_off
 from sim_bridge.policies.scene_view import GENERIC_RADIUS_M, obstacles_of, static_footprints
@@ -157,6 +157,7 @@ class Pivot:
         if not 12 <= candidates <= 20:
             raise UserError(f"{candidates} candidates: expected 12 to 20, as the published selector draws")
         self._chooser, self._candidates = chooser, candidates
+        self._answered = False
 
     @property
     def unparsed(self) -> int:
@@ -171,16 +172,23 @@ class Pivot:
         self._rng = np.random.default_rng([info.seed % 2**32, zlib.crc32(info.task.encode())])
         self._follower: PathFollower | None = None
         self._frames = 0
+        self.failure: str | None = None  #: why the pipeline broke
         self.legs: list[Leg] = []
 
     def act(self, frame: RawFrame) -> Action:
         """See Policy."""
         x, y, yaw = planar_pose(frame)
         self._frames += 1
-        if self._follower is None or self._done(x, y) or self._frames > _LEG_FRAMES:
-            self._choose(frame, x, y)
+        if self.failure is None and (self._follower is None or self._done(x, y) or self._frames > _LEG_FRAMES):
+            try:
+                self._choose(frame, x, y)
+            except ChatError as error:
+                if not self._answered:  # nobody there, a wrong key: not the policy's failure
+                    raise
+                self.failure = str(error)
+            self._answered = True
             self._frames = 0
-        if self._follower is None:
+        if self._follower is None or self.failure is not None:
             return STOP
         return self._follower.act(x, y, yaw)
 

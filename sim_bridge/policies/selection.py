@@ -27,7 +27,7 @@ from osma_monitor.core.signals.raw import CONTACT_YES, OBSTACLE_ROLES, RawFrame
 from sim_bridge.kitchen.tasks import Task, parse_task
 from sim_bridge.policies import prompts
 from sim_bridge.policies.base import Policy
-from sim_bridge.policies.chat import ChatClient, text_message
+from sim_bridge.policies.chat import ChatClient, ChatError, text_message
 from sim_bridge.policies.follower import base_action, planar_pose
 from sim_bridge.policies.navigation import ShortestPath
 from sim_bridge.policies.scene_view import obstacles_of
@@ -163,7 +163,13 @@ class ChatVerifier:
             for number, c in enumerate(shown, 1)
         ]
         text = prompts.verifier_question(scene.instruction, len(shown), self._format)
-        mode = read_json(self._client.ask([text_message(text, images)])).get("mode")
+        try:
+            answer = self._client.ask([text_message(text, images)])
+        except ChatError:
+            if not self._client.asked:  # nobody there, a wrong key: not the verifier's failure
+                raise
+            return None
+        mode = read_json(answer).get("mode")
         words = str(mode).lower().replace("mode", "").split() if isinstance(mode, (str, int)) else []
         number = int(words[0]) if len(words) == 1 and words[0].isdecimal() else 0
         return number - 1 if 1 <= number <= len(shown) else None

@@ -22,6 +22,7 @@ from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.kitchen.instructions import goal_phrase, obstacle_phrase
 from sim_bridge.kitchen.layout import BASE_RADIUS_M, Fixture
 from sim_bridge.kitchen.planning import RESOLUTION_M, FloorMap, Path, plan
+from sim_bridge.policies.chat import ChatError
 from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower
 from sim_bridge.policies.navigation import Navigator, keep_off
 from sim_bridge.policies.program import ControlValues, Program, ProgramError
@@ -97,6 +98,7 @@ class VoxPoser(Navigator):
     def __init__(self, source: ValueSource | str = "table", **options: Any) -> None:
         self._source = make_source(source, **options) if isinstance(source, str) else source
         self.unparsed = 0  #: value answers that did not parse, over all episodes
+        self._answered = False
 
     def reset(self, info: EpisodeInfo) -> None:
         """See Policy."""
@@ -113,6 +115,10 @@ class VoxPoser(Navigator):
                 self._decide(frame)
             except ProgramError as error:
                 self.failure = str(error)
+            except ChatError as error:
+                if not self._answered:  # nobody there, a wrong key: not the policy's failure
+                    raise
+                self.failure = str(error)
         if self.failure is not None:
             return STOP
         return super().act(frame)
@@ -120,6 +126,7 @@ class VoxPoser(Navigator):
     def _decide(self, frame: RawFrame) -> None:
         decided = self._source.plan(Situation(self._task, self._info.instruction, frame))
         self.unparsed += decided.unparsed
+        self._answered = True
         self.plan = decided
         fixtures = self._task.kitchen.fixtures
         places = {goal_phrase(name): name for name in fixtures if name != "human" or self._task.goal_name == "human"}

@@ -10,6 +10,7 @@ from osma_monitor.core.errors import UserError
 from sim_bridge.kitchen.layout import BASE_RADIUS_M
 from sim_bridge.kitchen.simulation import KitchenSimulation
 from sim_bridge.policies import make_policy, prompts
+from sim_bridge.policies.chat import ChatError
 from sim_bridge.policies.program import ControlValues
 from sim_bridge.policies.values import R_BASE_M, ChatSource, FileSource, TableSource, read_values
 from sim_bridge.policies.voxposer import VoxPoser, base_standoff, ground
@@ -191,6 +192,16 @@ def test_a_program_that_leads_nowhere_is_a_broken_pipeline(endpoint, reply, reas
         simulation = KitchenSimulation()
         policy.act(simulation.reset(TASK, 0))
         assert len(requests) == 1  # it is not asked again
+
+
+def test_an_endpoint_that_falls_silent_breaks_the_episode_one_that_never_spoke_the_run(endpoint):
+    with endpoint.serve(lambda body, n: PROGRAM if n == 1 else (500, {}, b"down")) as (url, _):
+        policy, _ = first(chat(url))
+        assert policy.failure is None
+        policy, action = first(policy)
+        assert "HTTP 500" in policy.failure and (action.vx, action.vy) == (0.0, 0.0)
+    with endpoint.serve(lambda body, n: (500, {}, b"down")) as (url, _), pytest.raises(ChatError, match="HTTP 500"):
+        first(chat(url))
 
 
 def test_values_from_a_file(tmp_path):
