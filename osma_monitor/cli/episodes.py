@@ -16,6 +16,7 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import Library
 from osma_monitor.io.configuration import clause_library, monitor_config
+from osma_monitor.io.partitions import score_on_cluster
 from osma_monitor.io.sources import Findings, kind_of, open_sources
 from osma_monitor.io.store import read_episodes
 from osma_monitor.report import build
@@ -32,11 +33,13 @@ def episodes(
     config: MonitorConfig | None = None,
     mapping: Path | None = None,
     findings: Findings | None = None,
+    scheduler: str = "",
 ) -> Iterator[EpisodeRecord]:
     """The records of whatever ``paths`` are: run folders, episode files, data sets, bags, labels.
 
     Stored episodes come as they were judged; what is not judged yet is judged by ``config``. Several runs of the same
-    policy are told apart by run. What could not be read is in ``findings``.
+    policy are told apart by run. What could not be read is in ``findings``. ``scheduler`` is the address of a Dask
+    scheduler whose workers do the reading and judging.
 
     Raises UserError when there is no episode at all.
     """
@@ -49,9 +52,16 @@ def episodes(
         def tell(fraction: float, what: str) -> None:
             status.update(f"reading {escape(what)}")
 
+        def count_pieces(done: int, total: int) -> None:
+            status.update(f"reading: {done} of {total} pieces")
+
         for path in paths:
             label = labels.get(path, "")
-            for record in open_sources([path], config, mapping, findings=found, on_progress=tell):
+            if scheduler:
+                records = score_on_cluster([path], config, scheduler, mapping, findings=found, on_progress=count_pieces)
+            else:
+                records = open_sources([path], config, mapping, findings=found, on_progress=tell)
+            for record in records:
                 count += 1
                 if count % _TELL_EVERY == 0:
                     status.update(f"reading: {count} episodes")

@@ -45,6 +45,7 @@ def score(
     ] = None,
     library: Annotated[Path | None, typer.Option(help="Clause library for what is not judged yet.")] = None,
     gates: Annotated[str, typer.Option(help="Gate semantics for it: boolean or quantitative.")] = "boolean",
+    scheduler: Annotated[str, typer.Option(help="Dask scheduler whose workers read and judge, tcp://host:8786.")] = "",
     preferences: Annotated[
         Path | None, typer.Option(help="Write preference pairs as JSON lines: safe over unsafe successes of one start.")
     ] = None,
@@ -63,7 +64,7 @@ def score(
     rescore = whole or bool({"sensitivity", "rankings"} & set(table or ()))
     keys = columns(by or []) or DEFAULT_BY
     found = Findings()
-    records = episodes(paths, judge(library, gates), mapping, found)
+    records = episodes(paths, judge(library, gates), mapping, found, scheduler)
     report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore)
     selected = select(report.tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:

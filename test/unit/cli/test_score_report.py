@@ -135,6 +135,7 @@ def test_other_thresholds_come_from_stored_signals(tmp_path: Path, capsys: pytes
         (["score", "."], "neither run, bag nor data set"),
         (["score", "RUN", "--gates", "fuzzy"], "--gates fuzzy: expected one of boolean, quantitative"),
         (["score", "RUN", "--format", "xml"], "--format xml: expected one of text, csv, markdown, latex"),
+        (["score", "RUN", "--scheduler", "nonsense://"], "no Dask scheduler answers there"),
         (["score", "RUN", "--by", "colour"], "no episode has a column 'colour'; there are"),
         (["score", "RUN", "--table", "nothing"], "--table nothing: these episodes give summary,"),
         (["score", "RUN", "--format", "csv", "--table", "ssi", "--table", "paired"], "prints one table"),
