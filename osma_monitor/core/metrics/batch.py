@@ -19,6 +19,7 @@ from osma_monitor.core.safety import Clause, GateSemantics, violation_depths
 from osma_monitor.core.signals.schema import GATE_SIGNALS
 from osma_monitor.core.stl.graph import build_graph
 from osma_monitor.core.stl.offline import Timeline, evaluate_graph
+from osma_monitor.core.stl.tracks import Track
 
 #: Steps that are looked at together for runs of violations.
 _BLOCK = 1 << 18
@@ -105,15 +106,34 @@ def evaluate_clauses(
         body = stl.body(formula)
         # an always that held was broken at no step
         episodes = np.flatnonzero((lengths > 0) & ((judged.upper[:, c] < 0.0) | (body == formula)))
-        for some in _blocks(episodes, lengths):
-            rows = np.concatenate([np.arange(offsets[e], offsets[e + 1]) for e in some])
-            part = SignalColumns(
-                columns.stamps_ns[rows],
-                {name: _known(np.asarray(columns.signals[name])[rows]) for name in body.signals},
-                np.concatenate([[0], np.cumsum(lengths[some])]),
-            )
-            _violations(_broken(body, part, gates), part.offsets, some, c, result)
+        for some, part in _parts(body, columns, episodes):
+            _violations(_track(body, part, gates).upper < 0.0, part.offsets, some, c, result)
     return result
+
+
+def possible_runs(
+    clause: Clause, columns: Columns, episodes: NDArray[np.intp], gate_semantics: GateSemantics = "boolean"
+) -> Ints:
+    """Longest run of steps that violate ``clause`` or may do so, in each of ``episodes`` (rising, none empty)."""
+    gates = GATE_SIGNALS if gate_semantics == "boolean" else frozenset()
+    body = stl.body(stl.parse(clause.text(gate_semantics)))
+    runs = [
+        _longest_runs(_track(body, part, gates).lower < 0.0, part.offsets)
+        for _, part in _parts(body, columns, episodes)
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *runs])
+
+
+def _parts(
+    body: stl.Formula, columns: Columns, episodes: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.intp], SignalColumns]]:
+    """The signals of ``body`` in these episodes, end to end, in pieces."""
+    offsets = np.asarray(columns.offsets, np.int64)
+    lengths = np.diff(offsets)
+    for some in _blocks(episodes, lengths):
+        rows = np.concatenate([np.arange(offsets[e], offsets[e + 1]) for e in some])
+        signals = {name: _known(np.asarray(columns.signals[name])[rows]) for name in body.signals}
+        yield some, SignalColumns(columns.stamps_ns[rows], signals, np.concatenate([[0], np.cumsum(lengths[some])]))
 
 
 def _blocks(episodes: NDArray[np.intp], lengths: Ints) -> Iterator[NDArray[np.intp]]:
@@ -128,13 +148,12 @@ def _known(column: Floats) -> Floats:
     return np.where(np.isfinite(column), column, np.nan)
 
 
-def _broken(body: stl.Formula, columns: SignalColumns, gates: frozenset[str]) -> Bools:
-    """The steps at which ``body`` is violated."""
+def _track(body: stl.Formula, columns: SignalColumns, gates: frozenset[str]) -> Track:
+    """Bounds of ``body`` at every step."""
     graph = build_graph([body], gates)
     inputs = [columns.signals[name] for name in graph.signals]
     timeline = Timeline(columns.stamps_ns, columns.offsets)
-    track = evaluate_graph(graph, timeline, inputs)[graph.roots[0]]
-    return np.asarray(track.upper < 0.0)
+    return evaluate_graph(graph, timeline, inputs)[graph.roots[0]]
 
 
 def _violations(broken: Bools, offsets: Ints, episodes: NDArray[np.intp], clause: int, result: ClauseColumns) -> None:
@@ -146,10 +165,17 @@ def _violations(broken: Bools, offsets: Ints, episodes: NDArray[np.intp], clause
     found, first = np.unique(episode, return_index=True)
     result.first_violation_step[episodes[found], clause] = at[first] - offsets[found]
     result.violated_steps[episodes, clause] = np.bincount(episode, minlength=len(episodes))
+    result.longest_run[episodes, clause] = _longest_runs(broken, offsets)
+
+
+def _longest_runs(marked: Bools, offsets: Ints) -> Ints:
+    """Longest run of marked steps in each of some episodes that lie end to end."""
+    at = np.flatnonzero(marked)
+    episode = np.searchsorted(offsets[1:], at, side="right")
     begins = np.flatnonzero((np.diff(at, prepend=-2) != 1) | (np.diff(episode, prepend=-1) != 0))
-    longest = np.zeros(len(episodes), np.int64)
+    longest = np.zeros(len(offsets) - 1, np.int64)
     np.maximum.at(longest, episode[begins], np.diff(begins, append=len(at)))
-    result.longest_run[episodes, clause] = longest
+    return longest
 
 
 def score_columns(

@@ -12,7 +12,9 @@ from osma_monitor.core.metrics.safety import SafetySummary
 from osma_monitor.core.metrics.statistics import (
     Floats,
     GroupedTau,
+    group_means,
     grouped_kendall,
+    grouped_spearman,
     kendall_tau_b,
     permutation_p,
     spearman_rho,
@@ -38,6 +40,11 @@ class Correlation:
     kendall_within: float  #: over the pairs of cells of one suite
     kendall_within_p: float  #: permuting inside suites
     kendall_between: float  #: over the pairs of cells of different suites
+    kendall_between_p: float  #: permuting over all cells
+    spearman_within: float  #: of the ranks inside suites
+    spearman_within_p: float  #: permuting inside suites
+    spearman_between: float  #: of the suites' means
+    spearman_between_p: float  #: permuting the suites' means
     pairs_within: int
     pairs_between: int
     per_suite: Mapping[str, float]  #: Kendall tau_b
@@ -66,6 +73,7 @@ def correlate(
     suites = [row[0] for row in rows]
     a, b = np.array([row[1] for row in rows]), np.array([row[2] for row in rows])
     grouped: GroupedTau = grouped_kendall(a, b, suites)
+    within, between = grouped_spearman(a, b, suites)
     inside = {suite: np.array([s == suite for s in suites]) for suite in dict.fromkeys(suites)}
     return Correlation(
         x=x,
@@ -78,6 +86,13 @@ def correlate(
         kendall_within=grouped.within,
         kendall_within_p=permutation_p(a, b, "kendall", groups=suites, resamples=resamples, seed=seed),
         kendall_between=grouped.between,
+        kendall_between_p=permutation_p(a, b, "kendall", groups=suites, resamples=resamples, seed=seed, between=True),
+        spearman_within=within,
+        spearman_within_p=permutation_p(a, b, "spearman", groups=suites, resamples=resamples, seed=seed),
+        spearman_between=between,
+        spearman_between_p=permutation_p(
+            group_means(a, suites), group_means(b, suites), "spearman", resamples=resamples, seed=seed
+        ),
         pairs_within=grouped.n_within,
         pairs_between=grouped.n_between,
         per_suite={str(name): tau for name, tau in grouped.per_group.items()},

@@ -235,12 +235,11 @@ class ScoreTable:
         if not keys:
             return {(): np.arange(len(self))}
         codes = np.zeros(len(self), np.int64)
-        names: list[list[object]] = []
         for key in keys:
             found: dict[object, int] = {}
             column = np.array([found.setdefault(v, len(found)) for v in self.column(key)], np.int64)
-            codes = codes * max(1, len(found)) + column
-            names.append(list(found))
+            # numbered anew after each key: products of many keys would not fit into an integer
+            codes = np.unique(codes * max(1, len(found)) + column, return_inverse=True)[1].reshape(-1)
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(order) else np.zeros(0, np.intp)
         rows = np.split(order, starts[1:]) if len(order) else []
@@ -251,7 +250,7 @@ class ScoreTable:
 def natural(value: object) -> list[tuple[int, float, str]]:
     """Sort key that takes numbers inside texts as numbers."""
     parts = re.split(r"(\d+)", str(value))
-    return [(0, float(part), "") if part.isdigit() else (1, 0.0, part) for part in parts if part]
+    return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in parts if part]
 
 
 Scores = Iterable[EpisodeScore] | ScoreTable

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.metrics.batch import Columns, decided, evaluate_clauses
+from osma_monitor.core.metrics.batch import Columns, decided, evaluate_clauses, possible_runs
 from osma_monitor.core.metrics.safety import SafetySummary, by_group
 from osma_monitor.core.metrics.scores import Scores, ScoreTable, as_table
 from osma_monitor.core.safety import Clause, GateSemantics, Library, violation_depths
@@ -70,7 +70,7 @@ def apply_variant(
     """The scores of the same episodes under ``variant``; clause columns keep their ids.
 
     A sustained family needs a run of so many steps: an episode without one has depth 0 for that clause, otherwise the
-    depth is the peak's.
+    depth is the peak's. Where steps of unknown violation could make such a run the clause is not decided.
 
     Args:
         scores: the default scores, in the order of the episodes of ``columns``.
@@ -109,8 +109,12 @@ def apply_variant(
         value = rho[:, i].copy()
         depth = violation_depths(found.upper[:, i], clause.threshold, clause.severe, clause.binary)
         first = found.first_violation_step[:, i]
-        brief = (value < 0.0) & (found.longest_run[:, i] < variant.sustained.get(clause.family, 1))
+        needed = variant.sustained.get(clause.family, 1)
+        brief = (value < 0.0) & (found.longest_run[:, i] < needed)
         value[brief], depth[brief] = 0.0, 0.0
+        gaps = np.flatnonzero(brief & (found.unknown_samples[:, i] > 0))
+        if len(gaps):  # an unknown step beside a violated one may belong to a run that counts
+            value[gaps[possible_runs(clause, columns, gaps, gate_semantics) >= needed]] = np.nan
         new["rho"][:, c] = np.where(active, value, np.nan)
         new["depth"][:, c] = np.where(active, depth, 0.0)
         new["violated_steps"][:, c] = np.where(active, found.violated_steps[:, i], 0)

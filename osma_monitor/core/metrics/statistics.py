@@ -19,6 +19,8 @@ UNDEFINED: Interval = (NAN, NAN)
 
 #: Elements that a resampling holds at once: small enough for the processor's cache.
 _BLOCK = 1 << 18
+#: Distinct values up to which their counts are drawn instead of the values.
+_FEW = 16
 
 
 def _vector(values: ArrayLike, name: str) -> Floats:
@@ -67,10 +69,9 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
 
 
 def _count(value: int, name: str) -> int:
-    count = int(value)
-    if count != value or count < 0:
+    if not (math.isfinite(value) and value >= 0 and int(value) == value):
         raise ValueError(f"{name} must be a whole number of at least 0, found {value}")
-    return count
+    return int(value)
 
 
 # ---- bootstrap
@@ -91,8 +92,9 @@ def bootstrap_interval(values: ArrayLike, resamples: int = 10_000, seed: int = 0
 def bootstrap_means(values: ArrayLike, resamples: int = 10_000, seed: int = 0) -> Floats:
     """Means of ``resamples`` samples drawn with replacement.
 
-    The most common value needs no drawing of its own: a binomial says how many of a resample are others, and only those
-    are drawn. Where most episodes are safe (depth 0) that is most of the work.
+    Of few distinct values only their counts are drawn (a multinomial, the same distribution). Of many, the most common
+    one needs no drawing of its own: a binomial says how many of a resample are others, and only those are drawn. Where
+    most episodes are safe (depth 0) that is most of the work.
     """
     sample = _finite(values, "values")
     n = len(sample)
@@ -104,6 +106,9 @@ def bootstrap_means(values: ArrayLike, resamples: int = 10_000, seed: int = 0) -
     base, counts = np.unique(sample, return_counts=True)
     if len(base) == 1:
         return np.full(resamples, base[0])
+    if len(base) <= _FEW:
+        drawn_counts = rng.multinomial(n, counts / n, size=resamples)
+        return np.asarray(np.clip((drawn_counts * base).sum(axis=1) / n, base[0], base[-1]))
     common = float(base[counts.argmax()])
     others = sample[sample != common] - common
     drawn = rng.binomial(n, len(others) / n, size=resamples)
@@ -242,13 +247,24 @@ def permutation_p(
     resamples: int = 10_000,
     seed: int = 0,
     groups: Sequence[object] | None = None,
+    between: bool = False,
 ) -> float:
     """Two-sided permutation p of a rank correlation: (1 + as extreme) / (1 + resamples); NaN when it is not defined.
 
     ``groups`` permutes inside each group alone and takes the statistic over the pairs inside groups (kendall) or over
-    the ranks inside groups (spearman).
+    the ranks inside groups (spearman). ``between`` permutes over all values and takes Kendall's statistic over the
+    pairs of different groups.
+
+    Raises:
+        ValueError: unequal lengths, fewer than one resample, ``between`` for another statistic or without groups.
     """
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, found {resamples}")
     a, b = _pair(x, y)
+    if between:
+        if statistic != "kendall" or groups is None:
+            raise ValueError("a permutation p between groups needs groups and Kendall's statistic")
+        return _between_p(a, b, _labels(groups, len(a)), resamples, seed)
     labels = _labels(groups, len(a))
     observed = _grouped(a, b, labels, statistic)
     if math.isnan(observed):
@@ -264,6 +280,53 @@ def permutation_p(
             order[:, rows] = rng.permuted(order[:, rows], axis=1)
         extreme += int(np.count_nonzero(np.abs(compute(order)) >= abs(observed) - 1e-12))
     return (1 + extreme) / (1 + resamples)
+
+
+def _between_p(a: Floats, b: Floats, labels: NDArray[np.intp], resamples: int, seed: int) -> float:
+    """Ties inside the chosen pairs change with the permutation, so every permutation has a denominator of its own."""
+    if len(a) < 2 or np.isnan(a).any() or np.isnan(b).any():
+        return NAN
+    first, second = np.triu_indices(len(a), 1)
+    across = labels[first] != labels[second]
+    first, second = first[across], second[across]
+    rank_a, rank_b = (np.unique(v, return_inverse=True)[1].astype(np.int32) for v in (a, b))
+    sx = np.sign(rank_a[first] - rank_a[second]).astype(np.float32)
+    ties_x = float(np.count_nonzero(sx))
+
+    def taus(order: NDArray[np.intp]) -> Floats:
+        permuted = rank_b[order]
+        signs = np.sign(permuted[:, first] - permuted[:, second]).astype(np.float32)
+        ties = np.sqrt(ties_x * np.count_nonzero(signs, axis=1))
+        return np.asarray(np.divide(signs @ sx, ties, out=np.zeros(len(order)), where=ties > 0))
+
+    observed = _tau(sx.astype(np.int8), np.sign(rank_b[first] - rank_b[second]).astype(np.int8))
+    if math.isnan(observed):
+        return NAN
+    rng = np.random.default_rng(seed)
+    extreme = 0
+    for block in _blocks(resamples, 4 * len(first)):
+        order = rng.permuted(np.tile(np.arange(len(a)), (block.stop - block.start, 1)), axis=1)
+        extreme += int(np.count_nonzero(np.abs(taus(order)) >= abs(observed) - 1e-6))  # single precision
+    return (1 + extreme) / (1 + resamples)
+
+
+def grouped_spearman(x: ArrayLike, y: ArrayLike, groups: Sequence[object]) -> tuple[float, float]:
+    """Spearman's rho inside groups (ranks inside each group, centred there) and between them (of the groups' means).
+
+    Raises:
+        ValueError: unequal lengths.
+    """
+    a, b = _pair(x, y)
+    labels = _labels(groups, len(a))
+    within = _grouped(a, b, labels, "spearman")
+    return within, spearman_rho(group_means(a, groups), group_means(b, groups))
+
+
+def group_means(values: ArrayLike, groups: Sequence[object]) -> Floats:
+    """Mean of the values of each group, in the order in which the groups first occur."""
+    vector = _vector(values, "values")
+    labels = _labels(groups, len(vector))
+    return np.array([math.fsum(vector[labels == g]) / np.count_nonzero(labels == g) for g in np.unique(labels)])
 
 
 def _labels(groups: Sequence[object] | None, n: int) -> NDArray[np.intp]:

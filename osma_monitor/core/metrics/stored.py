@@ -77,7 +77,8 @@ def table_from_rows(
             reported[name][row[here]] = value[here]
             where[name] = np.zeros(count, bool)
             where[name][row[here]] = True
-    columns = {key: episodes[key] for key in KEYS} | dict(attributes or {})
+    columns = dict(attributes or {}) | {key: episodes[key] for key in KEYS}  # an attribute never replaces a key
+    columns = {key: columns[key] for key in (*KEYS, *(key for key in columns if key not in KEYS))}
     return ScoreTable(
         clauses=tuple(names[i] for i in main),
         success=np.where(complete, outcome, -1).astype(np.int8),

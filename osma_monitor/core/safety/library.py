@@ -74,8 +74,8 @@ class Clause:
 
     @property
     def margin_unit(self) -> float:
-        """What makes robustness comparable over clauses: |threshold|, or |severe − threshold| for a threshold of 0."""
-        return abs(self.threshold) or abs(self.severe - self.threshold)
+        """What makes robustness comparable over clauses: |threshold|; for 0, |severe − threshold| or 1 if binary."""
+        return abs(self.threshold) or (1.0 if self.binary else abs(self.severe - self.threshold))
 
     def text(self, gate_semantics: GateSemantics = "boolean") -> str:
         """The formula text under these gate semantics."""

@@ -11,6 +11,10 @@ from typing import Any
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.safety.document import Entry, read, suggestion
 from osma_monitor.core.safety.library import Clause, Library
+from osma_monitor.core.signals.raw import PARTS
+from osma_monitor.core.signals.schema import SCHEMA
+
+_CAPABILITIES = frozenset(PARTS).union(*(spec.needs for spec in SCHEMA.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,8 @@ def active_clauses(
     for clause in library:
         rule = registry.rules.get(clause.family)
         if rule is None:
-            raise UserError(f"{registry.source}: family {clause.family} of clause {clause.id} has no rule")
+            place = library.source if clause.line is None else f"{library.source}:{clause.line}"
+            raise UserError(f"{place}: family {clause.family} of clause {clause.id} has no rule in {registry.source}")
         reason = rule.obstacle(resolved)
         if clause.tier == "alternate":
             reason = f"alternate tier of {library.main(clause.family).id}"
@@ -214,7 +219,7 @@ def load_registry(
     loaded: dict[str, Suite] = {}
     for file, text in (suites or {}).items():
         suite_root = read(text, file)
-        suite = _suite(suite_root, tags, templates)
+        suite = _suite(suite_root, tags, templates, rules)
         if suite.name in loaded:
             suite_root.mapping()["suite"].fail(f"suite {suite.name} is already defined in another file")
         loaded[suite.name] = suite
@@ -222,7 +227,7 @@ def load_registry(
 
 
 def _rule(family: str, entry: Entry, tags: Mapping[str, str]) -> Rule:
-    keys = entry.mapping(("requires", "invalidated_by", "reason"))
+    keys = entry.mapping(("requires", "invalidated_by"))
     rule = Rule(family, _tags(keys.get("requires"), tags), _tags(keys.get("invalidated_by"), tags))
     both = set(rule.requires) & set(rule.invalidated_by)
     if both:
@@ -246,7 +251,9 @@ def _names(entry: Entry, known: Iterable[str], what: str, problem: str) -> tuple
     return tuple(names)
 
 
-def _suite(root: Entry, tags: Mapping[str, str], templates: Mapping[str, tuple[str, ...]]) -> Suite:
+def _suite(
+    root: Entry, tags: Mapping[str, str], templates: Mapping[str, tuple[str, ...]], rules: Mapping[str, Rule]
+) -> Suite:
     keys = root.mapping(
         ("version", "title", "capabilities", "tags", "templates", "extensions", "report", "tasks"), required=("suite",)
     )
@@ -269,16 +276,19 @@ def _suite(root: Entry, tags: Mapping[str, str], templates: Mapping[str, tuple[s
             fields["templates"].fail("a task needs at least one template")
     if not tasks and "templates" not in keys:
         root.fail("a suite needs tasks, or templates for tasks that it does not list")
-    for key in ("extensions", "report"):
-        if key in keys:
-            keys[key].texts()
+    families = {
+        key: _names(keys[key], rules, "family", "no rule for the family") if key in keys else ()
+        for key in ("extensions", "report")
+    }
     return Suite(
         name=name,
         title=keys["title"].text() if "title" in keys else "",
-        capabilities=keys["capabilities"].texts() if "capabilities" in keys else (),
+        capabilities=_names(keys["capabilities"], _CAPABILITIES, "capability", "no signal needs the capability")
+        if "capabilities" in keys
+        else (),
         tags=_tags(keys.get("tags"), tags),
         templates=template_names(keys.get("templates")),
-        extensions=keys["extensions"].texts() if "extensions" in keys else (),
-        report=keys["report"].texts() if "report" in keys else (),
+        extensions=families["extensions"],
+        report=families["report"],
         tasks=tasks,
     )

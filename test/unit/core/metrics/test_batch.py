@@ -230,6 +230,14 @@ def test_scores_of_stored_rows_equal_scores_of_records() -> None:
             assert a == b, name
 
 
+def test_an_attribute_never_replaces_a_key() -> None:
+    records = data_set(4)
+    extra = [str(e) for e in range(4)]
+    found = table_from_rows(*rows_of(records), attributes={"policy": extra, "cell": extra})
+    assert list(found.column("policy")) == [r.info.policy for r in records]
+    assert list(found.column("cell")) == extra
+
+
 def test_stored_rows_that_do_not_fit() -> None:
     episodes, clauses = rows_of(data_set(3))
     with pytest.raises(ValueError, match="episodes lacks outcome"):
@@ -319,6 +327,32 @@ def test_severity_anchors_of_variants() -> None:
     assert anchors("force 100 N") == {200} and anchors("force 500 N") == {1000}
     assert anchors("displacement 10 mm") == {0.02} and anchors("displacement 50 mm") == {0.15}
     assert anchors("torque 176 N m") == {352} and anchors("tilt 20 deg") == {40}
+
+
+@pytest.mark.parametrize(
+    ("forces", "k", "state"),
+    [
+        ([250, math.nan, 250, 0], 2, "unknown"),  # the lost step may have been above too
+        ([250, math.nan, 250, 0], 4, "safe"),
+        ([250, 0, math.nan, 0], 2, "safe"),
+        ([250, 0, math.nan, math.nan], 2, "unknown"),
+        ([250, 250, math.nan, 0], 2, "unsafe"),
+        ([250, 0, 250, 0], 2, "safe"),
+        ([100, 0, math.nan, 0], 1, "unknown"),
+    ],
+)
+def test_lost_steps_in_a_sustained_violation(forces: list[float], k: int, state: str) -> None:
+    (record,) = data_set(1)
+    quiet = {name: np.zeros(4) for name in record.signals} | {"contact_force_max": np.array(forces, float)}
+    config = MonitorConfig(LIBRARY, REGISTRY)
+    stamps = np.arange(1, 5, dtype=np.int64) * 50_000_000
+    judged = rescore(record.info, Outcome("success"), stamps, quiet, [""] * 4, config, {})
+    columns = columns_of([judged], READ)
+    variant = Variant("sustained", sustained={"max_contact_force": k})
+    found = apply_variant(as_table(score_records([judged])), columns, LIBRARY, variant)
+    c = found.index("max_contact_force_under_200N")
+    assert bool(found.violated[0, c]) == (state == "unsafe") and bool(found.unknown[0, c]) == (state == "unknown")
+    assert found.depth[0, c] == (0.25 if state == "unsafe" else 0.0)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])

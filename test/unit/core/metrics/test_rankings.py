@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import permutations
 
+import numpy as np
 import pytest
+from scipy.stats import rankdata
 
 from osma_monitor.core.metrics.rankings import RankingCell, agreement, correlate, ranking_cells
 from osma_monitor.core.metrics.safety import by_group
-from osma_monitor.core.metrics.statistics import kendall_tau_b, spearman_rho
+from osma_monitor.core.metrics.statistics import grouped_kendall, kendall_tau_b, permutation_p, spearman_rho
 
 from .safety_data import synthetic
 
@@ -77,6 +81,31 @@ def test_correlation_of_cells() -> None:
         "s1": pytest.approx(kendall_tau_b(x[3:], y[3:])),
     }
     assert 0 < found.kendall_p <= 1 and 0 < found.kendall_within_p <= 1 and set(found.per_suite_p) == {"s0", "s1"}
+    pairs = [(x[i] - x[j], y[i] - y[j]) for i in range(3) for j in range(3, 6)]
+    agreeing = sum(int(np.sign(a * b)) for a, b in pairs)
+    untied = math.sqrt(sum(a != 0 for a, _ in pairs) * sum(b != 0 for _, b in pairs))
+    assert found.kendall_between == pytest.approx(agreeing / untied)
+    ranks = [np.concatenate([rankdata(v[:3]), rankdata(v[3:])]) - 2.0 for v in (x, y)]
+    assert found.spearman_within == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    means = [(np.mean(v[:3]), np.mean(v[3:])) for v in (x, y)]
+    assert found.spearman_between == pytest.approx(np.sign((means[0][0] - means[0][1]) * (means[1][0] - means[1][1])))
+    assert 0 < found.kendall_between_p <= 1 and 0 < found.spearman_within_p <= 1
+    assert found.spearman_between_p == 1.0  # of two suites every order is as extreme
+
+
+def test_between_suites_a_permutation_moves_every_cell() -> None:
+    """The exact share by all 720 orders of six cells."""
+    suites = ["s"] * 3 + ["t"] * 3
+    x, y = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 3.0, 2.0, 5.0, 5.0, 4.0]
+
+    def between(order: Sequence[int]) -> float:
+        return grouped_kendall(x, [y[i] for i in order], suites).between
+
+    observed = between(range(6))
+    taus = [between(order) for order in permutations(range(6))]
+    exact = sum(abs(t) >= abs(observed) - 1e-9 for t in taus if not math.isnan(t)) / len(taus)
+    found = permutation_p(x, y, "kendall", 5000, groups=suites, between=True)
+    assert found == pytest.approx(exact, abs=0.02)
 
 
 def test_cells_without_a_value_are_left_out() -> None:

@@ -94,6 +94,23 @@ def test_groups_come_in_natural_order() -> None:
     assert [key[0] for key in by_group(scores, ("task",), bootstrap=False)] == ["", "t1", "t2", "t10"]
 
 
+def test_names_that_look_like_numbers() -> None:
+    tasks = ["²", "x²", "٣", "9" * 400, "2", "10"]
+    scores = [EpisodeScore(True, {"c": 1.0}, {"c": 0.0}, task=t) for t in tasks]
+    assert {key[0] for key in by_group(scores, ("task",), bootstrap=False)} == set(tasks)
+
+
+def test_many_keys_of_many_values_stay_apart() -> None:
+    rng = np.random.default_rng(0)
+    columns = [f"k{i}" for i in range(8)]
+    scores = [
+        EpisodeScore(True, {"c": 1.0}, {"c": 0.0}, attributes={k: str(v) for k, v in zip(columns, row, strict=True)})
+        for row in rng.permuted(np.tile(np.arange(2000), (8, 1)), axis=1).T
+    ]
+    cells = by_group(scores, columns, bootstrap=False)
+    assert len(cells) == 2000 and all(cell.n == 1 for cell in cells.values())
+
+
 def test_an_unknown_key() -> None:
     with pytest.raises(ValueError, match=r"no episode has a column 'colour'; there are .*policy"):
         by_group(synthetic(20), ("colour",))

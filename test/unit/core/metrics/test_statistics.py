@@ -43,7 +43,8 @@ def test_wilson_at_the_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "n", "confidence"), [(3, 2, 0.95), (-1, 2, 0.95), (1.5, 2, 0.95), (1, 2, 1.0), (1, 2, 0.0)]
+    ("k", "n", "confidence"),
+    [(3, 2, 0.95), (-1, 2, 0.95), (1.5, 2, 0.95), (math.inf, 2, 0.95), (math.nan, 2, 0.95), (1, 2, 1.0), (1, 2, 0.0)],
 )
 def test_wilson_refuses(k: float, n: int, confidence: float) -> None:
     with pytest.raises(ValueError):
@@ -69,6 +70,17 @@ def test_bootstrap_of_two_values_is_a_binomial() -> None:
     values, counts = np.unique(means.round(12), return_counts=True)
     assert values == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert counts / 50_000 == pytest.approx(stats.binom.pmf(range(4), 3, 1 / 3), abs=0.01)
+
+
+def test_bootstrap_of_few_values_has_the_distribution_of_drawing_with_replacement() -> None:
+    rng = np.random.default_rng(6)
+    sample = rng.choice([-1.0, -0.25, 0.0, 1.0], 40, p=[0.2, 0.1, 0.4, 0.3])
+    means = bootstrap_means(sample, 40_000, seed=1)
+    drawn = rng.choice(sample, size=(40_000, 40)).mean(axis=1)
+    assert means.mean() == pytest.approx(sample.mean(), abs=0.003)
+    assert means.std() == pytest.approx(drawn.std(), rel=0.02)
+    for q in (0.025, 0.25, 0.5, 0.75, 0.975):
+        assert np.quantile(means, q) == pytest.approx(np.quantile(drawn, q), abs=0.026)
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=40), st.integers(0, 5))
@@ -173,6 +185,12 @@ def test_permutation_p_inside_groups() -> None:
 
 
 def test_permutation_p_edges() -> None:
+    with pytest.raises(ValueError, match="resamples must be at least 1"):
+        permutation_p([1, 2], [1, 2], resamples=0)
+    for options in ({"statistic": "spearman", "groups": ["a", "b"]}, {}):
+        with pytest.raises(ValueError, match="between groups needs groups and Kendall's"):
+            permutation_p([1, 2], [1, 2], between=True, **options)  # type: ignore[arg-type]
+    assert math.isnan(permutation_p([1, 2], [1, 2], groups=["a", "a"], between=True))
     assert math.isnan(permutation_p([1, 1], [1, 2]))
     assert math.isnan(permutation_p([], []))
     assert permutation_p([1, 2, 3], [1, 2, 3], resamples=10) <= 1.0

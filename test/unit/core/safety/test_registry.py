@@ -203,6 +203,12 @@ def test_a_wrong_registry(changes: dict[str, Any], message: str) -> None:
         ("suite: s", "a suite needs tasks"),
         ("tasks: {}", "missing suite"),
         ("suite: s\ntemplates: [t]\nfoo: 1", "unknown key"),
+        (
+            "suite: s\ntemplates: [t]\ncapabilities: [objects.bystnder]",
+            "s.yaml:3: capabilities: no signal needs the capability 'objects.bystnder'; did you mean objects.bystander",
+        ),
+        ("suite: s\ntemplates: [t]\n\nextensions: [g]", "s.yaml:4: extensions: no rule for the family 'g'"),
+        ("suite: s\ntemplates: [t]\nreport: [f, f]", "the family 'f' appears twice"),
     ],
 )
 def test_a_wrong_suite(text: str, message: str) -> None:
