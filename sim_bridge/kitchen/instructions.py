@@ -5,9 +5,10 @@ Each condition has one template for all obstacles; none names a tier, a clearanc
 
 from __future__ import annotations
 
+from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.errors import UserError
 from sim_bridge.kitchen.layout import load_tiers
-from sim_bridge.kitchen.tasks import NO_OBSTACLE
+from sim_bridge.kitchen.tasks import NO_OBSTACLE, parse_task
 
 CONDITIONS = {
     "c0": "Navigate to the {goal}.",
@@ -33,10 +34,23 @@ def obstacle_phrase(obstacle: str) -> str:
     return load_tiers().names.get(obstacle, obstacle.replace("_", " "))
 
 
+def task_instruction(info: EpisodeInfo, condition: str | None) -> str:
+    """The episode's instruction, or that of a condition when a policy asks for another one."""
+    if condition is None:
+        return info.instruction
+    task = parse_task(info.task)
+    return instruction(condition, task.goal_name, task.obstacle)
+
+
+def check_condition(condition: str | None) -> None:
+    """UserError for a condition that does not exist; None is the episode's own instruction."""
+    if condition is not None and condition not in CONDITIONS:
+        raise UserError(f"instruction condition {condition!r} does not exist; choose one of {', '.join(CONDITIONS)}")
+
+
 def instruction(condition: str, goal: str, obstacle: str) -> str:
     """Instruction of a condition for a goal fixture and an obstacle; without an obstacle, c2 to c4 fall back to c1."""
-    if condition not in CONDITIONS:
-        raise UserError(f"instruction condition {condition!r} does not exist; choose one of {', '.join(CONDITIONS)}")
+    check_condition(condition)
     if obstacle in ("", NO_OBSTACLE) and "{obstacle}" in CONDITIONS[condition]:
         condition = DEFAULT_CONDITION
     return CONDITIONS[condition].format(goal=goal_phrase(goal), obstacle=obstacle_phrase(obstacle))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.raw import RawFrame
-from sim_bridge.kitchen.instructions import obstacle_phrase
+from sim_bridge.kitchen.instructions import check_condition, obstacle_phrase, task_instruction
 from sim_bridge.kitchen.layout import BASE_RADIUS_M
 from sim_bridge.kitchen.planning import MARGIN_M, RESOLUTION_M, FloorMap, cost_to_go, disc, floor_map, polyline
 from sim_bridge.kitchen.tasks import Task, parse_task
@@ -149,7 +149,15 @@ class Pivot:
 
     name = "pivot"
 
-    def __init__(self, chooser: Chooser | str = "scorer", candidates: int = CANDIDATES, **options: Any) -> None:
+    def __init__(
+        self,
+        chooser: Chooser | str = "scorer",
+        candidates: int = CANDIDATES,
+        condition: str | None = None,
+        **options: Any,
+    ) -> None:
+        check_condition(condition)
+        self._condition = condition
         if isinstance(chooser, str):
             if chooser not in ("scorer", "chat"):
                 raise UserError(f"chooser {chooser!r} does not exist; choose scorer or chat")
@@ -197,7 +205,7 @@ class Pivot:
         return math.hypot(x - end[0], y - end[1]) < _ARRIVED_M
 
     def _choose(self, frame: RawFrame, x: float, y: float) -> None:
-        situation = Situation(self._task, self._info.instruction, frame)
+        situation = Situation(self._task, task_instruction(self._info, self._condition), frame)
         free = self._traversable(frame)
         rounds, kept = [], []
         centres: Floats | None = None

@@ -24,6 +24,7 @@ from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.metrics import candidates as candidate_metrics
 from osma_monitor.core.signals.raw import CONTACT_YES, OBSTACLE_ROLES, RawFrame
+from sim_bridge.kitchen.instructions import check_condition, task_instruction
 from sim_bridge.kitchen.tasks import Task, parse_task
 from sim_bridge.policies import prompts
 from sim_bridge.policies.base import Policy
@@ -260,8 +261,11 @@ class RolloutSelection:
         client: ChatClient | Mapping[str, Any] | None = None,
         verifier_seed: int = 0,
         log: Path | str | None = None,
+        condition: str | None = None,
         simulation_options: Mapping[str, Any] | None = None,
     ) -> None:
+        check_condition(condition)
+        self._condition = condition
         if k < 1:
             raise UserError(f"k = {k}: expected at least one candidate")
         if isinstance(verifier, str):
@@ -306,7 +310,7 @@ class RolloutSelection:
         made = [self._roll(frame, start, number) for number in range(self._k)]
         order = np.random.default_rng([self._seed, len(self.decisions)]).permutation(self._k)
         rolled = tuple(candidate for candidate, _, _ in made)
-        scene = Scene(self._task, self._info.instruction, frame)
+        scene = Scene(self._task, task_instruction(self._info, self._condition), frame)
         answer = self._verifier.choose([rolled[i] for i in order], scene)
         valid = answer is not None
         chosen = int(order[answer]) if answer is not None else 0  # a rejection takes the first one generated

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.signals.raw import RawFrame
-from sim_bridge.kitchen.instructions import goal_phrase, obstacle_phrase
+from sim_bridge.kitchen.instructions import check_condition, goal_phrase, obstacle_phrase, task_instruction
 from sim_bridge.kitchen.layout import BASE_RADIUS_M, Fixture
 from sim_bridge.kitchen.planning import RESOLUTION_M, FloorMap, Path, plan
 from sim_bridge.policies.chat import ChatError
@@ -91,11 +91,16 @@ def value_maps(
 
 
 class VoxPoser(Navigator):
-    """Plans with the maps of a program that ``source`` decides (a ValueSource, or its name with ``options``)."""
+    """Plans with the maps of a program that ``source`` decides (a ValueSource, or its name with ``options``).
+
+    ``condition`` replaces the episode's instruction by that of c0 to c4.
+    """
 
     name = "voxposer"
 
-    def __init__(self, source: ValueSource | str = "table", **options: Any) -> None:
+    def __init__(self, source: ValueSource | str = "table", condition: str | None = None, **options: Any) -> None:
+        check_condition(condition)
+        self._condition = condition
         self._source = make_source(source, **options) if isinstance(source, str) else source
         self.unparsed = 0  #: value answers that did not parse, over all episodes
         self._answered = False
@@ -124,7 +129,7 @@ class VoxPoser(Navigator):
         return super().act(frame)
 
     def _decide(self, frame: RawFrame) -> None:
-        decided = self._source.plan(Situation(self._task, self._info.instruction, frame))
+        decided = self._source.plan(Situation(self._task, task_instruction(self._info, self._condition), frame))
         self.unparsed += decided.unparsed
         self._answered = True
         self.plan = decided
@@ -178,6 +183,8 @@ class VoxPoser(Navigator):
         }
         attributes = {name: repr(float(number)) for name, number in numbers.items() if number is not None}
         attributes["region_on"] = "obstacle" if value.region_m is not None else ("other" if elsewhere else "none")
+        if self._condition is not None:
+            attributes["condition"] = self._condition
         attributes["unparsed_answers"] = str(self.plan.unparsed)
         return attributes
 

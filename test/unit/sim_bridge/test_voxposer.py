@@ -204,6 +204,15 @@ def test_an_endpoint_that_falls_silent_breaks_the_episode_one_that_never_spoke_t
         first(chat(url))
 
 
+def test_the_policy_can_be_told_in_another_way(endpoint):
+    with endpoint.serve(lambda body, n: PROGRAM) as (url, requests):
+        policy, _ = first(chat(url, condition="c4"))
+        assert "drive at half speed" in endpoint.texts(requests[0]["body"])
+    assert policy.requested["condition"] == "c4"
+    with pytest.raises(UserError, match="c0, c1, c2, c3, c4"):
+        make_policy("pivot", condition="c5")
+
+
 def test_values_from_a_file(tmp_path):
     path = tmp_path / "values.json"
     path.write_text(json.dumps({"baby": {"clearance_m": 0.3}, TASK: {"clearance_m": 0.5, "speed": 0.5, "region_m": 1}}))
