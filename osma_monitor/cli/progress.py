@@ -11,6 +11,8 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from osma_monitor.report.table import printable
+
 #: Seconds between plain lines when every episode would print one.
 QUIET_S = 2.0
 
@@ -37,7 +39,7 @@ class _Bar:
         self._violations = 0
 
     def episode(self, policy: str, task: str, seed: int) -> None:
-        self._progress.update(self._task, what=_plain(f"{policy}: {task} seed {seed}"))
+        self._progress.update(self._task, what=printable(f"{policy}: {task} seed {seed}"))
 
     def violation(self) -> None:
         self._violations += 1
@@ -77,16 +79,11 @@ class _Lines:
         self.note(f"{text} ({_count(self._violations)} so far, about {left:.0f} s left)")
 
     def note(self, text: str) -> None:
-        print(_plain(text), file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
 
 
 def _count(violations: int) -> str:
     return "1 violation" if violations == 1 else f"{violations} violations"
-
-
-def _plain(text: str) -> str:
-    """Printable characters only: names from messages must not steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @contextmanager

@@ -74,12 +74,17 @@ def _undefined(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
+def printable(text: str) -> str:
+    """``text`` without characters that steer a terminal: names come from messages and files of others."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def format_value(value: Any, kind: Kind, digits: int = 1) -> str:
     """``value`` as people read it: a fraction of kind percent is printed times 100, without the sign."""
     if _undefined(value):
         return UNDEFINED
     if kind == "text":
-        return str(value)
+        return printable(str(value))
     if kind == "count":
         return f"{int(value)}"
     number = float(value) * (100.0 if kind == "percent" else 1.0)
@@ -120,7 +125,8 @@ def to_text(table: Table, width: int | None = None) -> str:
     """Plain text in columns. Wider than ``width``: split into blocks that repeat the row's name."""
     body, heads = cells(table), [header(c) for c in table.columns]
     widths = [max([len(h), *(len(r[i]) for r in body)]) for i, h in enumerate(heads)]
-    lines = [table.title, "=" * len(table.title)]
+    title = printable(table.title)
+    lines = [title, "=" * len(title)]
     if not body:
         lines.append("(no rows)")
     for block in _blocks(widths, table.keys, width) if body else ():
@@ -133,7 +139,7 @@ def to_text(table: Table, width: int | None = None) -> str:
         ]
     for note in table.notes:
         lines += textwrap.wrap(
-            note, max(width or 0, 40) if width else 10_000, initial_indent="  ", subsequent_indent="    "
+            printable(note), max(width or 0, 40) if width else 10_000, initial_indent="  ", subsequent_indent="    "
         )
     return "\n".join(lines) + "\n"
 
@@ -172,7 +178,7 @@ def to_markdown(table: Table) -> str:
     """A GitHub table with its notes as a list."""
 
     def clean(text: str) -> str:
-        return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+        return printable(text).replace("|", "\\|").replace("<", "&lt;")
 
     heads = [clean(header(c)) for c in table.columns]
     lines = [f"### {clean(table.title)}", "", "| " + " | ".join(heads) + " |"]
@@ -214,13 +220,12 @@ _TEX = {
     "|": r"\textbar{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
-    "\n": " ",
 }
 
 
 def tex(text: str) -> str:
     """``text`` with every character that LaTeX would read as a command made harmless."""
-    return "".join(_TEX.get(ch, ch) for ch in text)
+    return "".join(_TEX.get(ch, ch) for ch in printable(text))
 
 
 def to_latex(table: Table) -> str:

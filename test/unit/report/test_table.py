@@ -99,3 +99,11 @@ def test_an_empty_table_says_so(table: Table) -> None:
 def test_a_column_without_numbers_is_an_error(table: Table) -> None:
     with pytest.raises(ValueError, match="lacks depth"):
         Table("x", "t", (Column("depth", "depth"),), table.frame)
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    frame = pd.DataFrame({"policy": ["\x1b[2Jevil\n\x07"]})
+    evil = Table("x", "t\x1b[0m", (Column("policy", "policy"),), frame, ("note \x1b]0;title\x07",))
+    for form in ("text", "markdown", "latex"):
+        text = render(evil, form)  # type: ignore[arg-type]
+        assert not {c for c in text if not c.isprintable()} - {"\n"}, form
