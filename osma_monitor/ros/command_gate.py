@@ -15,7 +15,6 @@ import sys
 import time
 from typing import Any
 
-import yaml
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.clock import Clock, ClockType
@@ -26,12 +25,12 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.core.gate import Decision, Gate, GateConfig
 from osma_monitor.core.signals.raw import OBSTACLE_ROLES
 from osma_monitor.msg import ObjectStates, SafetyState
-from osma_monitor.resources import config_path
 from osma_monitor.ros import conversions, diagnostics, topics
 from osma_monitor.ros.outputs import STATE_NAMES
 from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare
 from osma_monitor.ros.runtime import Spinner, run_application, spin_until_stopped
 from osma_monitor.ros.text import printable
+from osma_monitor.ros.tiers import read_tiers
 
 NAME = "command_gate"
 
@@ -227,13 +226,6 @@ class CommandGate:
         stamp = self.node.get_clock().now().nanoseconds
         name = self.node.get_fully_qualified_name().strip("/")
         self._diagnostics.publish(diagnostics.to_message(name, stamp, [concern]))
-
-
-def read_tiers() -> dict[str, str]:
-    """Category -> caution tier, from config/obstacle_tiers.yaml."""
-    path = config_path("obstacle_tiers.yaml")
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {category: tier for tier, entry in content["tiers"].items() for category in entry["obstacles"]}
 
 
 def main() -> int:

@@ -92,7 +92,7 @@ def _sized_fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
 
 def check_size(message: Any, max_elements: int, max_text: int) -> None:
     """Raises MalformedMessage on arrays or texts above the limits: a broken sender must not fill our memory."""
-    texts, arrays, text_arrays = _sized_fields(type(message))
+    texts, arrays, text_arrays = _sized_fields(type(message))  # type: ignore[arg-type]
     for name in texts:
         if len(getattr(message, name)) > max_text:
             raise conversions.MalformedMessage(f"{name} has more than {max_text} characters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from geometry_msgs.msg import Point
 from std_msgs.msg import ColorRGBA
@@ -32,16 +33,22 @@ def _marker(frame: RawFrame, space: str, number: int, kind: int, frame_id: str) 
     return marker
 
 
-def scene(frame: RawFrame, update: Update, info: EpisodeInfo, frame_id: str = WORLD_FRAME) -> MarkerArray:
-    """Markers of one frame. Poses that are not known draw nothing."""
+def scene(
+    frame: RawFrame,
+    update: Update,
+    info: EpisodeInfo,
+    tiers: Mapping[str, str],
+    frame_id: str = WORLD_FRAME,
+) -> MarkerArray:
+    """Markers of one frame; ``tiers`` maps categories to caution tiers. Poses that are not known draw nothing."""
     found = []
-    tier = info.attributes.get("tier", "")
     objects = frame.objects
     if objects is not None:
         for i, role in enumerate(objects.role):
             x, y, z = objects.position[i].tolist()
             if role not in OBSTACLE_ROLES or not math.isfinite(x + y + z):
                 continue
+            tier = tiers.get(objects.category[i], info.attributes.get("tier", ""))
             colour = TIER_COLOURS.get(tier, _UNKNOWN)
             ring = _marker(frame, "boundary", i, Marker.LINE_STRIP, frame_id)
             ring.scale.x = 0.02

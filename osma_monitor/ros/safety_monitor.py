@@ -46,6 +46,7 @@ from osma_monitor.ros.parameters import check_parameter_files, declare
 from osma_monitor.ros.robot_inputs import RobotInputs
 from osma_monitor.ros.runtime import Spinner, run_application, settle, spin_until_stopped, warn
 from osma_monitor.ros.text import printable
+from osma_monitor.ros.tiers import read_tiers
 from osma_monitor.ros.tracker import EpisodeTracker, Finished
 
 NAME = topics.MONITOR
@@ -103,6 +104,8 @@ class SafetyMonitor(LifecycleNode):
             self.robot = load_robot(self.values.robot) if self.values.robot else None
             if self.robot is not None:
                 self._robot_inputs = RobotInputs(self, self.robot, self._refuse_input)
+            self._world = self.robot.frame if self.robot is not None else conversions.WORLD_FRAME
+            self._tiers = read_tiers() if self.values.markers else {}
             self._inputs = self._robot_inputs.topic_inputs() if self._robot_inputs else default_inputs()
         except UserError as error:
             self.failure = error
@@ -369,10 +372,10 @@ class SafetyMonitor(LifecycleNode):
         if self._motion.get_subscription_count():
             self._motion.publish(outputs.motion(update.motion, episode_id))
         if self._frame.get_subscription_count():
-            self._frame.publish(conversions.frame_to_msg(frame, episode_id, update.step))
+            self._frame.publish(conversions.frame_to_msg(frame, episode_id, update.step, self._world))
         if self._markers is not None and self._markers.get_subscription_count():
             assert self.tracker is not None and self.tracker.monitor is not None
-            self._markers.publish(markers.scene(frame, update, self.tracker.monitor.info))
+            self._markers.publish(markers.scene(frame, update, self.tracker.monitor.info, self._tiers, self._world))
 
     def _finish(self, end: End) -> None:
         assert self.tracker is not None

@@ -451,6 +451,40 @@ def test_a_best_effort_publisher_of_a_reliable_reader_is_an_error(observer, node
     assert time.monotonic() - began < 2.5
 
 
+def test_another_message_type_on_the_topic_is_an_error(observer, nodes):
+    from std_msgs.msg import String
+
+    diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
+    monitor = nodes.start("safety_monitor", episode_log="")
+    observer.node.create_publisher(String, topics.ODOM, 10)
+    observer.until(
+        lambda: "std_msgs/msg/String, expected nav_msgs/msg/Odometry" in (values(diagnostics, "inputs") or (0, ""))[1],
+        "the diagnosis",
+        20,
+        monitor,
+    )
+    assert values(diagnostics, "inputs")[0] == 2
+
+
+def test_markers_show_boundary_clearance_and_violation(watched):
+    from visualization_msgs.msg import MarkerArray
+
+    base = watched
+    arrays = base.observer.listen(MarkerArray, of(topics.MARKERS), topics.reliable(1))
+    base.speed, base.distance = 0.7, 0.2
+    base.until(
+        lambda: arrays and {m.ns for m in arrays[-1].markers} >= {"boundary", "clearance", "nearest", "violation"},
+        "the markers",
+        base.send,
+        base.monitor,
+    )
+    marker = {m.ns: m for m in arrays[-1].markers}
+    assert marker["distance"].text == "0.20 m" and "human_separation" in marker["violation"].text
+    ring = marker["boundary"].points
+    assert all(math.hypot(p.x - 1.0, p.y) == pytest.approx(1.25) for p in ring)
+    assert marker["clearance"].header.frame_id == "world"
+
+
 def test_a_log_that_cannot_be_written_is_diagnosed_and_monitoring_goes_on(base, observer, nodes, tmp_path):
     (tmp_path / "run").write_text("a file where the folder should be")
     status = observer.listen(ClauseStatus, of(topics.STATUS))
