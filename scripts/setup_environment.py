@@ -114,7 +114,7 @@ def installed_version() -> tuple[int, ...]:
 
 def install_packages() -> None:
     """Install the lock file of the environment's Python version."""
-    lock = ROOT / "requirements" / f"lock-{venv_version()}.txt"
+    lock = lock_file()
     stamp = VENV / ".packages"
     wanted = digest([lock])
     if read(stamp) == wanted:
@@ -130,12 +130,13 @@ def install_packages() -> None:
 
 def build_messages() -> None:
     """Generate the ROS messages into a prefix of their own, whole or not at all."""
-    sources = [ROOT / "CMakeLists.txt", ROOT / "package.xml", ROOT / "scripts/executable.in", VENV / ".packages"]
+    sources = [ROOT / "CMakeLists.txt", ROOT / "package.xml", ROOT / "scripts/executable.in"]
     sources += sorted((ROOT / "msg").glob("*.msg")) + sorted((ROOT / "srv").glob("*.srv"))
     import tomllib  # not in the Pythons that check_tools() turns away
 
     executables = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    wanted = f"{digest(sources)} {venv_version()} {executables}"
+    generators = [pin for pin in lock_file().read_text().splitlines() if pin.startswith(("ros-", "empy", "numpy"))]
+    wanted = f"{digest(sources)} {venv_version()} {executables} {generators}"
     stamp = MESSAGE_PREFIX / ".built"
     if read(stamp) == wanted:
         return
@@ -193,6 +194,11 @@ def install_project() -> None:
 def python() -> str:
     """Return the environment's Python."""
     return str(VENV / "bin" / "python")
+
+
+def lock_file() -> Path:
+    """Return the lock file of the environment's Python."""
+    return ROOT / "requirements" / f"lock-{venv_version()}.txt"
 
 
 def venv_version() -> str:

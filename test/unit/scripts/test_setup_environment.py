@@ -108,7 +108,8 @@ def test_a_run_that_was_cut_off_is_completed(
         ("msg/A.msg", ["cmake", "cmake"]),
         ("msg/B.msg", ["cmake", "cmake"]),
         ("CMakeLists.txt", ["cmake", "cmake"]),
-        ("lock", ["packages", "cmake", "cmake"]),
+        ("lock: rich==1", ["packages"]),
+        ("lock: empy==3.4", ["packages", "cmake", "cmake"]),
         ("scripts/environment_hook.py", ["project"]),
         ("launch/a.launch.py", []),
     ],
@@ -116,8 +117,10 @@ def test_a_run_that_was_cut_off_is_completed(
 def test_a_change_redoes_what_depends_on_it(tree: SimpleNamespace, changed: str, redone: list[str]) -> None:
     assert tree.script.main() == 0
     tree.done.clear()
-    name = f"requirements/lock-{tree.version}.txt" if changed == "lock" else changed
-    (tree.root / name).write_text("changed\n")
+    name, _, text = changed.partition(": ")
+    if name == "lock":
+        name, text = f"requirements/lock-{tree.version}.txt", f"numpy==1\n{text}"
+    (tree.root / name).write_text(f"{text}\n")
     assert tree.script.main() == 0
     assert tree.done == redone
 
