@@ -27,6 +27,8 @@ from osma_monitor.io.clearance import Solid, distances, solid
 from osma_monitor.io.errors import InputError
 
 _EXACT = {"extra": "forbid"}
+#: Frames of a robot file's shapes that move with the base.
+BASE_FRAMES = ("", "base", "base_link", "base_footprint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def check(obstacles: ObstacleMap, file: str) -> ObstacleMap:
 
 def footprint_solids(shapes: Sequence[Shape]) -> list[Solid]:
     """The robot file's footprint as solids of the base frame; shapes of other frames (an arm) are left out."""
-    upright = [s for s in shapes if s.frame in ("", "base", "base_link", "base_footprint")]
+    upright = [s for s in shapes if s.frame in BASE_FRAMES]
     return [solid(s.primitive, s.size, s.position, yaw(np.array(s.orientation))) for s in upright]
 
 

@@ -15,24 +15,21 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from osma_monitor.core.episode import EpisodeInfo
-from osma_monitor.core.robot import convert_joints, gripper_contact
 from osma_monitor.core.segmenter import Begin, MessageSegmenter, RuleSegmenter, Step, by_edge, by_gap, by_times
 from osma_monitor.core.signals.assembler import SECOND, AssemblyConfig, FrameAssembler, Input
-from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Objects, RawFrame
-from osma_monitor.core.signals.transforms import Transform, UnknownFrameError
+from osma_monitor.core.signals.geometry import Primitive, with_distances
+from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.bag import messages as msg
 from osma_monitor.io.bag.cdr import Decoded
+from osma_monitor.io.bag.convert import GRIPPER, Converter
 from osma_monitor.io.bag.mapping import Plan, Source
 from osma_monitor.io.bag.messages import ODOMETRY, Malformed
 from osma_monitor.io.bag.recording import Recording
-from osma_monitor.io.bag.tf import IDENTITY, Seven, TransformTree, apply
-from osma_monitor.io.obstacles import ObstacleField, ObstacleMap, footprint_solids
+from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, footprint_solids
 
 #: Frames that get their obstacles in one go.
 _BATCH = 256
@@ -82,15 +79,19 @@ class BagFrames:
         mapping = plan.mapping
         self._wait_ns = round(mapping.transform_wait * SECOND)
         robot = plan.robot
-        self._tree = TransformTree(round(mapping.transform_tolerance * SECOND))
-        for t in robot.transforms if robot is not None else ():
-            self._tree.set_fixed(t.parent, t.child, (*t.translation, *t.rotation))
-        self._target = mapping.frame or (robot.frame if robot is not None and plan.transforms else "")
+        target = mapping.frame or (robot.frame if robot is not None and plan.transforms else "")
         self._field: ObstacleField | None = None
         if isinstance(mapping.obstacles, ObstacleMap):
             footprint = footprint_solids(robot.footprint) if robot is not None else []
             self._field = ObstacleField(mapping.obstacles, footprint)
-            self._target = mapping.obstacles.frame or self._target
+            target = mapping.obstacles.frame or target
+        self._shapes: dict[str, list[Primitive]] = {}
+        self._footprint = [
+            Primitive(s.primitive, s.size, s.position, s.orientation)
+            for s in (robot.footprint if robot is not None else ())
+            if s.frame in BASE_FRAMES
+        ]
+        self._convert = Converter(plan, target, self.facts.refuse)
         self._keys: frozenset[str] = frozenset()
         self._by_topic: dict[str, list[Source]] = {}
         for source in plan.sources:
@@ -126,7 +127,7 @@ class BagFrames:
         progress = _Progress(self.recording, self._on_progress)
         events = self.plan.events.name if self.plan.events is not None else ""
         transforms = {t.name for t in self.plan.transforms}
-        special = {t.name for t in (self.plan.events, self.plan.frame, self.plan.edge) if t is not None}
+        special = {t.name for t in (self.plan.events, self.plan.frame, self.plan.edge, self.plan.shapes) if t}
         straight = self.facts.mode in ("exact", "frame")  # joined by stamp alone: no order to restore
         for topic, received, message in self.recording.messages(self.plan.topics, self._short()):
             progress.at(received)
@@ -136,7 +137,7 @@ class BagFrames:
                 self.facts.refuse(f"{topic}: malformed messages", str(message))
                 continue
             if topic in transforms:
-                self._transform(message)
+                self._convert.transforms(message)
                 continue
             stamp = message.stamp_ns if isinstance(message, Decoded) else msg.stamp_of(message)
             if straight:
@@ -203,6 +204,12 @@ class BagFrames:
             return
         if self.plan.edge is not None and topic == self.plan.edge.name:
             self._edge(stamp, message)
+        if self.plan.shapes is not None and topic == self.plan.shapes.name:
+            try:
+                self._shapes.update(msg.object_shapes(message))
+            except ValueError as error:
+                self.facts.refuse(f"{topic}: malformed messages", str(error))
+            return
         self._data(topic, stamp, message)
         if len(self._pending) >= _BATCH or (self._pending and self._field is None):
             yield from self._give()
@@ -211,7 +218,7 @@ class BagFrames:
         """One message of an input."""
         for source in self._by_topic.get(topic, ()):
             try:
-                values = self._convert(source, stamp, message)
+                values = self._convert.values(source, stamp, message)
             except ValueError as error:
                 self.facts.refuse(f"{topic}: malformed messages", str(error))
                 continue
@@ -244,6 +251,8 @@ class BagFrames:
         frames, self._pending = self._pending, []
         if frames and self._field is not None:
             frames = self._field.add(frames)
+        if self._shapes:
+            frames = [with_distances(frame, self._footprint, self._shapes) for frame in frames]
         for frame in frames:
             self.facts.frames += 1
             if self._segmenter is None:
@@ -374,8 +383,8 @@ class BagFrames:
             limit = source.rule.age_limit if source.rule.age_limit is not None else source.spec.age_limit
             inputs.append(Input(source.part, source.topic.name, round(limit * SECOND), source.spec.peak_hold))
         for source in self.plan.sources:
-            if source.part == "joints" and self._grips(source):
-                inputs.append(Input("gripper", source.topic.name + "#gripper", round(source.spec.age_limit * SECOND)))
+            if source.part == "joints" and self._convert.grips(source):
+                inputs.append(Input("gripper", source.topic.name + GRIPPER, round(source.spec.age_limit * SECOND)))
         self._keys = frozenset(i.key for i in inputs)
         rate = self.plan.mapping.rate
         self._assembler = _QuickAssembler(
@@ -389,58 +398,6 @@ class BagFrames:
         early, self._early = self._early, []
         for key, stamp, value in early:
             self._push(key, stamp, value)
-
-    def _grips(self, source: Source) -> bool:
-        robot = self.plan.robot
-        return (
-            robot is not None and robot.gripper is not None and not any(s.part == "gripper" for s in self.plan.sources)
-        )
-
-    def _convert(self, source: Source, stamp: int, message: Any) -> list[tuple[str, Any]]:
-        """The values that one message gives, by input."""
-        key, robot = source.topic.name, self.plan.robot
-        if source.rule.field:
-            return [(key, msg.number(message, source.rule.field) > source.rule.above)]
-        if isinstance(message, Decoded):
-            value = message.value
-        else:
-            convert = msg.CONVERSIONS[source.part].get(source.topic.type)
-            if convert is None:
-                raise msg.Malformed(f"type {source.topic.type} gives no {source.part}")
-            value = convert(message)
-        if source.part == "joints" and robot is not None:
-            if robot.joints:
-                value = convert_joints(robot, value.name, value.position, value.velocity, value.effort)
-            if robot.gripper is not None and self._grips(source):
-                held = gripper_contact(robot.gripper, value)
-                return [(key, value), *([(key + "#gripper", held)] if held is not None else [])]
-        if self._target:
-            named = message.frame_id if isinstance(message, Decoded) else msg.frame_of(message)
-            frame = source.spec.frame or named
-            value = self._moved(value, frame, stamp, source.topic.name)
-        return [(key, value)]
-
-    # -- coordinate frames ---------------------------------------------------------------------------------------------
-
-    def _transform(self, message: Any) -> None:
-        for parent, child, stamp, value in message.value if isinstance(message, Decoded) else msg.transforms(message):
-            if stamp == 0:
-                self._tree.set_fixed(parent, child, value)
-            else:
-                self._tree.set(parent, child, stamp, value)
-
-    def _moved(self, value: Any, frame: str, stamp: int, topic: str) -> Any:
-        """``value`` in the one frame of this bag; its poses are unknown where no transform leads there."""
-        if not isinstance(value, (Base, EndEffector, Contacts, Objects)) or not frame:
-            return value
-        try:
-            to_target = self._tree.lookup(self._target, frame, stamp)
-        except UnknownFrameError as error:
-            self.facts.refuse(f"{topic}: poses in an unknown frame", str(error))
-            return _unknown(value)
-        if to_target is IDENTITY:
-            return value
-        return _in_frame(value, to_target)
 
 
 class _QuickAssembler(FrameAssembler):
@@ -465,26 +422,6 @@ class _QuickAssembler(FrameAssembler):
                 self.last_stamp_ns = stamp_ns
                 return [RawFrame(stamp_ns, **{part: values[key] for key, part in self._parts.items()})]
         return super()._push_exact(topic, stamp_ns, value, now_ns)
-
-
-def _in_frame(value: Any, t: Seven) -> Any:
-    if isinstance(value, Base):
-        return Base(*apply(t, value.position, value.orientation), value.linear_velocity, value.angular_velocity)
-    if isinstance(value, EndEffector):
-        return EndEffector(*apply(t, value.position, value.orientation))
-    many = Transform(np.array(t[:3]), np.array(t[3:]))
-    if isinstance(value, Contacts):
-        return replace(value, force=Transform(np.zeros(3), many.rotation).points(value.force))
-    return replace(value, position=many.points(value.position), orientation=many.orientations(value.orientation))
-
-
-def _unknown(value: Any) -> Any:
-    if isinstance(value, Contacts):
-        return value  # a force keeps its magnitude in any frame
-    nowhere = replace(
-        value, position=np.full_like(value.position, np.nan), orientation=np.full_like(value.orientation, np.nan)
-    )
-    return nowhere
 
 
 def _absolute(seconds: float, first_ns: int) -> int:

@@ -20,11 +20,11 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from osma_monitor.core.episode import OutcomeStatus
-from osma_monitor.core.robot import InputSpec, Part, RobotModel
+from osma_monitor.core.robot import ForceSensor, InputSpec, Part, RobotModel
 from osma_monitor.core.signals.raw import PARTS
 from osma_monitor.io import yaml_files
 from osma_monitor.io.bag.base import Topic
-from osma_monitor.io.bag.messages import CONVERSIONS, EVENT_TYPE, FRAME_TYPE, TF_TYPES
+from osma_monitor.io.bag.messages import CONVERSIONS, EVENT_TYPE, FRAME_TYPE, SHAPES_TYPE, TF_TYPES, WRENCH
 from osma_monitor.io.errors import InputError
 from osma_monitor.io.obstacles import ObstacleMap, check, load_obstacles
 from osma_monitor.io.robots import load_robot
@@ -156,6 +156,7 @@ class Source:
     topic: Topic
     spec: InputSpec  #: age limit, peak hold, frame, role as the robot file says
     rule: TopicRule
+    sensor: ForceSensor | None = None  #: the topic is a force sensor
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ class Plan:
     events: Topic | None
     transforms: tuple[Topic, ...]
     edge: Topic | None
+    shapes: Topic | None  #: object shapes, where distances are to be worked out from the robot file's footprint
     robot: RobotModel | None
     mapping: Mapping
     unsure: tuple[str, ...] = ()  #: choices that a person should look at, one sentence each
@@ -175,7 +177,7 @@ class Plan:
     def topics(self) -> frozenset[str]:
         """Everything that has to be decoded."""
         names = {s.topic.name for s in self.sources} | {t.name for t in self.transforms}
-        return frozenset(names | {t.name for t in (self.frame, self.events, self.edge) if t is not None})
+        return frozenset(names | {t.name for t in (self.frame, self.events, self.edge, self.shapes) if t is not None})
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -214,7 +216,9 @@ def plan(topics: Table[str, Topic], mapping: Mapping, where: str, *, all_topics:
     if frame is None and not sources:
         raise InputError(f"{where}: {_nothing_fits(topics)}")
     tf = () if frame is not None else tuple(t for t in topics.values() if t.type in TF_TYPES)
-    return Plan(tuple(sources), frame, events, tf, edge, robot, mapping, tuple(unsure))
+    shapes = next((t for t in topics.values() if t.type == SHAPES_TYPE), None)
+    shapes = shapes if robot is not None and robot.footprint and frame is None else None
+    return Plan(tuple(sources), frame, events, tf, edge, shapes, robot, mapping, tuple(unsure))
 
 
 def _nothing_fits(topics: Table[str, Topic]) -> str:
@@ -255,6 +259,12 @@ def _of_robot(part: str, robot: RobotModel, namespace: str, topics: Table[str, T
         topic = topics.get(spec.topic) or topics.get(f"/{full}")
         if spec.part == part and topic is not None and topic.type in CONVERSIONS[part]:
             found.append(Source(spec.part, topic, spec, TopicRule(topic.name)))
+    for sensor in robot.force_sensors if part == "contacts" else ():
+        full = "/".join(p for p in (namespace.strip("/"), sensor.topic.lstrip("/")) if p)
+        topic = topics.get(sensor.topic) or topics.get(f"/{full}")
+        if topic is not None and topic.type == WRENCH:
+            spec = InputSpec("contacts", topic.name, age_limit=sensor.age_limit)
+            found.append(Source("contacts", topic, spec, TopicRule(topic.name), sensor))
     return found
 
 

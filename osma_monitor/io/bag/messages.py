@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome, OutcomeStatus
 from osma_monitor.core.segmenter import Begin, End
+from osma_monitor.core.signals.geometry import Primitive
 from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Joints, Objects, RawFrame
 from osma_monitor.io.bag.types import PACKAGE
 
@@ -186,6 +187,28 @@ def transforms(message: Any) -> list[tuple[str, str, int, tuple[float, float, fl
     return result
 
 
+_PRIMITIVES: tuple[Literal["box", "sphere", "cylinder", "capsule"], ...] = ("box", "sphere", "cylinder", "capsule")
+_SIZES = (3, 1, 2, 2)
+
+
+def object_shapes(message: Any) -> dict[str, list[Primitive]]:
+    """osma_monitor/ObjectShapes: object id -> its primitives. Raises Malformed."""
+    n = len(message.id)
+    _same_length(n, message, "primitive")
+    dimensions = _vector(message.dimensions, (n, 3), "dimensions")
+    position = _vector(message.position, (n, 3), "position")
+    orientation = _vector(message.orientation, (n, 4), "orientation")
+    shapes: dict[str, list[Primitive]] = {}
+    for i, name in enumerate(message.id):
+        kind = int(message.primitive[i])
+        if kind >= len(_PRIMITIVES):
+            raise Malformed(f"primitive {kind} is unknown, expected 0 to {len(_PRIMITIVES) - 1}")
+        place, turn = tuple(position[i].tolist()), tuple(orientation[i].tolist())
+        size = tuple(dimensions[i, : _SIZES[kind]].tolist())
+        shapes.setdefault(name, []).append(Primitive(_PRIMITIVES[kind], size, place, turn))
+    return shapes
+
+
 def number(message: Any, field: str) -> float:
     """A number or flag out of a message by dotted path (``data``, ``pose.position.x``, ``values[2]``).
 
@@ -204,6 +227,7 @@ def number(message: Any, field: str) -> float:
 
 
 ODOMETRY = "nav_msgs/msg/Odometry"
+WRENCH = "geometry_msgs/msg/WrenchStamped"
 FRAME_TYPE = f"{PACKAGE}/msg/RawFrame"
 EVENT_TYPE = f"{PACKAGE}/msg/EpisodeEvent"
 SHAPES_TYPE = f"{PACKAGE}/msg/ObjectShapes"

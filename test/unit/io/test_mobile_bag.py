@@ -3,16 +3,22 @@ are."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
-from bag_examples import Recorded, config, header, make_frames, message, odometry, write_bag
+from bag_examples import PACKAGE, Recorded, config, episode, header, make_frames, message, odometry, write_bag
 from hypothesis import given
 from hypothesis import strategies as st
 
 from osma_monitor.core.motion import episode_motion
-from osma_monitor.io.bag.mapping import parse_mapping
+from osma_monitor.core.signals import geometry
+from osma_monitor.core.signals.raw import RawFrame
+from osma_monitor.io.bag.frames import BagFrames
+from osma_monitor.io.bag.mapping import load_mapping, parse_mapping, plan
+from osma_monitor.io.bag.recording import Recording
 from osma_monitor.io.bag.source import score_bag
 from osma_monitor.io.clearance import distances, solid
 from osma_monitor.io.errors import InputError
@@ -237,3 +243,81 @@ def test_distances_that_can_be_worked_out_by_hand() -> None:
     assert to(solid("capsule", (0.1, 0.4), (0, 2, 0.5))) == pytest.approx(1.7)
     unknown = np.array([[np.nan, 0.0, 0.0]])
     assert np.isnan(distances(body, unknown, level, [[solid("sphere", (1,))]])).all()
+
+
+@given(
+    place, place, st.floats(-3.1, 3.1), place, place, st.floats(-3.1, 3.1), length, length, st.sampled_from(range(4))
+)
+def test_distances_of_many_poses_agree_with_those_of_the_core(
+    x: float, y: float, turn: float, u: float, v: float, other_turn: float, a: float, b: float, kind: int
+) -> None:
+    def pose(px: float, py: float, angle: float) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([px, py, 0.0]), np.array([0, 0, np.sin(angle / 2), np.cos(angle / 2)])
+
+    primitive: Literal["box", "sphere", "cylinder", "capsule"] = ("box", "sphere", "cylinder", "capsule")[kind]
+    size = {"box": (a, b, 0.3), "sphere": (a,), "cylinder": (a, b), "capsule": (a, b)}[primitive]
+    body = geometry.Primitive("box", (0.35, 0.25, 0.19), (0.0, 0.0, 0.19))
+    other = geometry.Primitive(primitive, size, (0.0, 0.0, 0.4))
+    expected = geometry.distance([body], pose(x, y, turn), [other], pose(u, v, other_turn))
+    position, orientation = pose(x, y, turn)
+    mine = solid("box", body.size, body.position)
+    placed = solid(primitive, size, (u, v, 0.4), other_turn)
+    got = distances([mine], position[None], orientation[None], [[placed]])[0, 0]
+    assert got == pytest.approx(expected, abs=1e-9)
+
+
+def test_distances_come_from_shapes_and_footprint_where_the_source_measures_none(tmp_path: Path) -> None:
+    recorded = []
+    for r in episode(0, 30):
+        if r.topic == "/objects":
+            r = Recorded(r.topic, r.received_ns, replace(r.message, distance=np.full(3, np.nan)))
+        recorded.append(r)
+    shapes = message(
+        f"{PACKAGE}/msg/ObjectShapes",
+        header=header(1_000_000_000),
+        id=["vase", "mug"],
+        primitive=np.array([2, 0], np.uint8),
+        dimensions=np.array([0.15, 0.3, 0.0, 0.04, 0.04, 0.05]),
+        position=np.zeros(6),
+        orientation=np.array([0, 0, 0, 1.0, 0, 0, 0, 1.0]),
+    )
+    recorded.insert(1, Recorded("/object_shapes", recorded[0].received_ns + 1, shapes))
+    bag = write_bag(tmp_path / "bag", recorded)
+    (plain,) = score_bag(bag, config())
+    assert np.isnan(plain.signals["obstacle_distance"]).all()
+    (record,) = score_bag(bag, config(), parse_mapping("robot: turtlebot"))
+    x, y = record.signals["base_x"], record.signals["base_y"]
+    assert record.signals["obstacle_distance"] == pytest.approx(np.hypot(x - 1.0, y - 1.0) - 0.15 - 0.11)
+    assert set(record.obstacle) == {"vase"}
+
+
+def test_a_force_sensor_is_a_contact_without_its_payload(tmp_path: Path) -> None:
+    (tmp_path / "arm.yaml").write_text(
+        """
+name: arm
+frame: base
+inputs: [{part: joints, topic: joint_states}]
+primary: joint_states
+force_sensors: [{topic: wrench, frame: tool, payload_mass: 1.0, role: gripper}]
+transforms: [{parent: base, child: tool}]
+"""
+    )
+    (tmp_path / "mapping.yaml").write_text("robot: arm.yaml")
+    recorded = []
+    for r in (r for r in episode(0, 30) if r.topic == "/joint_states"):
+        force = message("geometry_msgs/msg/Vector3", x=3.0, y=0.0, z=4.0 - 9.81)
+        zero = message("geometry_msgs/msg/Vector3", x=0.0, y=0.0, z=0.0)
+        wrench = message("geometry_msgs/msg/Wrench", force=force, torque=zero)
+        stamped = message(
+            "geometry_msgs/msg/WrenchStamped", header=replace(r.message.header, frame_id="tool"), wrench=wrench
+        )
+        recorded += [r, Recorded("/wrench", r.received_ns - 1, stamped)]
+    recorded.sort(key=lambda r: r.received_ns)
+    mapping = load_mapping(tmp_path / "mapping.yaml")
+    with Recording(write_bag(tmp_path / "bag", recorded)) as recording:
+        steps = BagFrames(recording, plan(recording.topics, mapping, "bag"), "bag").steps()
+        frames = [step for step in steps if isinstance(step, RawFrame)]
+    assert len(frames) == 30
+    for frame in frames:
+        assert frame.contacts is not None and frame.contacts.role_a == ("gripper",)
+        assert frame.contacts.force[0] == pytest.approx([3.0, 0.0, 4.0])
