@@ -2,14 +2,16 @@
 
     python -m bench.stl [--quick]
 
-Prints ratios and writes them as JSON. Times of one row are taken in turns, round after round, and the best round of each counts, so
-that what else the machine does falls on all alike.
+Prints ratios and writes them as JSON. Times of one row are taken in turns, round after round, and the best round of
+each counts, so that what else the machine does falls on all alike.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
+import importlib
 import json
 import logging
 import os
@@ -46,8 +48,8 @@ def rounds(tasks: dict[str, Callable[[], float]], count: int) -> dict[str, float
     """Best value of each task over some rounds; a task returns seconds a unit of its work."""
     best = dict.fromkeys(tasks, float("inf"))
     for _ in range(count):
+        gc.collect()
         for name, task in tasks.items():
-            gc.collect()
             best[name] = min(best[name], task())
     return best
 
@@ -72,22 +74,25 @@ def samples(count: int) -> list[dict[str, float]]:
     return rows
 
 
-# --- the engines, one function each: run all samples, give seconds a sample ---
+# --- the engines: each gives a task that runs all samples once more on one monitor, in seconds a sample ---
 
 
-def ours(rows: list[dict[str, float]], read: bool = False) -> float:
+def ours(rows: list[dict[str, float]], read: bool = False) -> Callable[[], float]:
     library = stl.Library(*CLAUSES, gate_signals=GATES)
-    update = library.update
+    update, stamp = library.update, 0
 
     def work() -> None:
-        stamp = 0
+        nonlocal stamp
+        now = stamp
         for row in rows:
-            stamp += PERIOD_NS
-            result = update(stamp, row)
+            now += PERIOD_NS
+            result = update(now, row)
             if read:
                 _ = result.status, result.rho, result.unknown
+        stamp = now
 
-    return clock(work, len(rows))
+    work()
+    return lambda: clock(work, len(rows))
 
 
 def rtamt_specs(texts: list[str], names: list[str]) -> list[Any]:
@@ -106,7 +111,7 @@ def rtamt_specs(texts: list[str], names: list[str]) -> list[Any]:
 
 
 def official_texts(past: bool) -> list[str]:
-    """The clauses as rtamt and sentil read them: gates as comparisons, and historically where only the past may be used."""
+    """The clauses as rtamt and sentil read them: gates as comparisons, historically where only the past may be used."""
     texts = [
         c.replace("transport ->", "(transport > 0.5) ->").replace("gripper_contact ->", "(gripper_contact > 0.5) ->")
         for c in CLAUSES
@@ -116,34 +121,41 @@ def official_texts(past: bool) -> list[str]:
     return [t.replace("always", "historically") for t in texts] if past else texts
 
 
-def theirs(rows: list[dict[str, float]], joined: bool = False) -> float:
+def theirs(rows: list[dict[str, float]], joined: bool = False) -> Callable[[], float]:
     names = list(rows[0])
     texts = official_texts(past=True)
     if joined:
         texts = [" and ".join(f"({t})" for t in texts)]
     specs = rtamt_specs(texts, names)
     pairs = [[[(n, row[n]) for n in names if n in text] for text in texts] for row in rows]
+    count = 0
 
     def work() -> None:
-        for i, frame in enumerate(pairs):
+        nonlocal count
+        for frame in pairs:
             for spec, values in zip(specs, frame, strict=True):
-                spec.update(i, values)
+                spec.update(count, values)
+            count += 1
 
-    return clock(work, len(rows))
+    return lambda: clock(work, len(rows))
 
 
-def sentil_monitor(rows: list[dict[str, float]]) -> float:
+def sentil_monitor(rows: list[dict[str, float]]) -> Callable[[], float]:
     import sentil
 
     monitor = sentil.MultiMonitor()
     for i, text in enumerate(official_texts(past=True)):
         monitor.add(str(i), text)
+    count = 0
 
     def work() -> None:
-        for i, row in enumerate(rows):
-            monitor.update(i * 0.05, row)
+        nonlocal count
+        for row in rows:
+            count += 1
+            monitor.update(count * 0.05, row)
 
-    return clock(work, len(rows))
+    work()
+    return lambda: clock(work, len(rows))
 
 
 def window(width: int, text: str, count: int) -> float:
@@ -257,6 +269,76 @@ def installed(name: str) -> str | None:
         return None
 
 
+class Report:
+    """Rows of ratios, printed as they come. A row without a target is for information."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, what: str, value: float, target: str, reached: bool | None, detail: str) -> None:
+        self.rows.append({"what": what, "value": value, "target": target, "reached": reached, "detail": detail})
+        mark = {True: "ok  ", False: "MISS", None: "    "}[reached]
+        print(f"{mark} {what:64} {value:10.4g}  {f'({target})' if target else '':18} {detail}", flush=True)
+
+
+def measure_online(report: Report, part: int, versions: dict[str, Any]) -> dict[str, float]:
+    frames = samples(500)
+    few = frames[:50]
+    tasks: dict[str, Callable[[], float]] = {"ours": ours(frames), "ours, read": ours(frames, read=True)}
+    if versions["rtamt"]:
+        tasks["rtamt"] = theirs(few)
+        tasks["rtamt as one conjunction"] = theirs(few, joined=True)
+    try:
+        tasks["sentil"] = sentil_monitor(frames)
+        versions["sentil"] = importlib.import_module("sentil").__version__
+    except ImportError:
+        print("     sentil is not installed: pip install sentil==0.3.1 to measure beside it")
+    times = rounds(tasks, 300 // part + 20)  # many short rounds: some of them nothing else disturbs
+    for name, share in (("rtamt", 60), ("rtamt as one conjunction", 0), ("sentil", 2)):
+        if name not in times:
+            continue
+        for mine, words in (("ours", "update"), ("ours, read", "update; status, rho, counts read")):
+            ratio = times[mine] / times[name]
+            detail = f"{times[mine] * 1e6:.2f} us against {times[name] * 1e6:.2f} us"
+            target = f"<= 1/{share}" if share else ""
+            report.add(
+                f"ten clauses online ({words}) / {name}", ratio, target, ratio <= 1 / share if share else None, detail
+            )
+    return times
+
+
+def measure_windows(report: Report, part: int) -> None:
+    for text in (
+        "always[0,{}ns](x < 1)",
+        "always(historically[0,{}ns](x < 1))",
+        "historically[0,{}ns](x < 1)",
+        "always(always[0,{}ns](x < 1))",
+    ):
+        count = 1_200 if text.count("always") > 1 else 3_000
+        tasks = {str(width): functools.partial(window, width, text, count) for width in (10, 1000)}
+        times = rounds(tasks, 100 // part + 10)
+        ratio = times["1000"] / times["10"]
+        detail = f"{times['1000'] * 1e6:.2f} us against {times['10'] * 1e6:.2f} us"
+        report.add(f"{text.format(1000).replace('ns', '')} / the same with 10", ratio, "<= 1.5", ratio <= 1.5, detail)
+
+
+def measure_episodes(report: Report, part: int, with_rtamt: bool) -> dict[str, float]:
+    episodes = Episodes(22_500 // part)
+    assert (episodes.ours() == episodes.plain()).all(), "the two ways give different robustness"
+    times = rounds({"ours": lambda: clock(episodes.ours), "numpy": lambda: clock(episodes.plain)}, 5)
+    ratio = times["ours"] / times["numpy"]
+    size = f"{episodes.count} x {STEPS} x {len(episodes.names)}"
+    detail = f"{times['ours'] * 1e3:.0f} ms against {times['numpy'] * 1e3:.0f} ms"
+    report.add(f"episodes {size}, ten clauses / plain NumPy", ratio, "<= 2", ratio <= 2, detail)
+    if with_rtamt:
+        measured = max(60 // part, 1)
+        times["rtamt, extrapolated"] = episodes.rtamt(measured) * episodes.count
+        ratio = times["rtamt, extrapolated"] / times["ours"]
+        detail = f"{times['rtamt, extrapolated']:.0f} s from {measured} episodes"
+        report.add("rtamt (extrapolated) / ours on these episodes", ratio, ">= 1000", ratio >= 1000, detail)
+    return times
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
@@ -264,97 +346,25 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     part = 10 if options.quick else 1
+    report = Report()
+    versions: dict[str, Any] = {name: installed(name) for name in ("numpy", "rtamt", "sentil")}
     results: dict[str, Any] = {"benchmark": "stl", "python": platform.python_version(), "cores": os.cpu_count()}
-    results["versions"] = {name: installed(name) for name in ("numpy", "rtamt", "sentil")}
-    rows: list[dict[str, Any]] = []
 
-    def report(what: str, ratio: float, target: str, reached: bool, detail: str) -> None:
-        rows.append({"what": what, "ratio": ratio, "target": target, "reached": reached, "detail": detail})
-        print(f"{'ok  ' if reached else 'MISS'} {what:58} {ratio:10.4g}  (target {target})  {detail}", flush=True)
+    results["online_seconds_a_sample"] = measure_online(report, part, versions)
+    measure_windows(report, part)
+    results["episodes_seconds"] = measure_episodes(report, part, bool(versions["rtamt"]))
 
-    frames = samples(4_000)
-    few = frames[:200]
-    tasks: dict[str, Callable[[], float]] = {
-        "ours": lambda: ours(frames),
-        "ours, read": lambda: ours(frames, read=True),
-    }
-    if results["versions"]["rtamt"]:
-        tasks["rtamt"] = lambda: theirs(few)
-        tasks["rtamt, one conjunction"] = lambda: theirs(few, joined=True)
-    try:
-        import sentil
-
-        results["versions"]["sentil"] = getattr(sentil, "__version__", None)
-        tasks["sentil"] = lambda: sentil_monitor(frames)
-    except ImportError:
-        print("     sentil is not installed: pip install sentil==0.3.1 to measure beside it")
-    online = rounds(tasks, 60 // part + 10)  # short rounds: some of them nothing else disturbs
-    results["online_seconds_a_sample"] = online
-    for name, share in (("rtamt", 60), ("rtamt, one conjunction", 60), ("sentil", 2)):
-        if name in online:
-            for mine, words in (("ours", "update"), ("ours, read", "update, status, rho and counts read")):
-                ratio = online[mine] / online[name]
-                detail = f"{online[mine] * 1e6:.2f} us against {online[name] * 1e6:.2f} us"
-                report(f"ten clauses online ({words}) / {name}", ratio, f"<= 1/{share}", ratio <= 1 / share, detail)
-
-    for text in (
-        "always[0,{}ns](x < 1)",
-        "always(historically[0,{}ns](x < 1))",
-        "historically[0,{}ns](x < 1)",
-        "always(always[0,{}ns](x < 1))",
-    ):
-        count = 2_000 if text.count("always") > 1 else 10_000
-        widths = rounds({str(w): lambda w=w, t=text, c=count: window(w, t, c) for w in (10, 1000)}, 60 // part + 10)  # type: ignore[misc]
-        ratio = widths["1000"] / widths["10"]
-        detail = f"{widths['1000'] * 1e6:.2f} us against {widths['10'] * 1e6:.2f} us"
-        report(f"{text.replace('{}ns', '1000')} / the same with 10", ratio, "<= 1.5", ratio <= 1.5, detail)
-
-    episodes = Episodes(22_500 // part)
-    narrow = {n: v.astype(np.float32) for n, v in episodes.signals.items()} if options.quick else None
-    batch_tasks = {"ours": lambda: clock(episodes.ours), "numpy": lambda: clock(episodes.plain)}
-    if narrow:
-        batch_tasks["ours float32"] = lambda: clock(lambda: episodes.ours(np.float32, narrow))
-    assert (episodes.ours() == episodes.plain()).all(), "the two ways give different robustness"
-    batch = rounds(batch_tasks, 5)
-    results["batch_seconds"] = batch
-    size = f"{episodes.count} x {STEPS} x {len(episodes.names)}"
-    ratio = batch["ours"] / batch["numpy"]
-    report(
-        f"episodes {size}, ten clauses / plain NumPy",
-        ratio,
-        "<= 2",
-        ratio <= 2,
-        f"{batch['ours'] * 1e3:.0f} ms against {batch['numpy'] * 1e3:.0f} ms",
-    )
-    if results["versions"]["rtamt"]:
-        measured = 60 // part or 1
-        each = episodes.rtamt(measured)
-        results["rtamt_seconds_an_episode"] = each
-        ratio = each * episodes.count / batch["ours"]
-        report(
-            "rtamt (extrapolated) / ours on these episodes",
-            ratio,
-            ">= 1000",
-            ratio >= 1000,
-            f"{each * episodes.count:.0f} s from {measured} episodes",
-        )
-    begin = resident_kib()
-    updates = 1_000_000 // part
+    begin, updates = resident_kib(), 1_000_000 // part
     grown = memory_growth(updates)
-    results["memory"] = {"updates": updates, "grown_bytes": grown, "resident_kib": resident_kib() - begin}
-    report(
-        f"{updates} online updates: bytes grown",
-        grown,
-        "flat (< 4096)",
-        abs(grown) < 4096,
-        f"resident {resident_kib() - begin:+d} KiB",
+    resident = resident_kib() - begin
+    report.add(
+        f"{updates} online updates, bytes grown", grown, "< 4096", abs(grown) < 4096, f"resident {resident:+d} KiB"
     )
 
     build = rounds({"build": lambda: clock(lambda: stl.Library(*CLAUSES, gate_signals=GATES))}, 10)["build"]
-    results["build_seconds"] = build
-    report("parse the library and build the monitor, ms", build * 1e3, "< 20", build < 0.02, "")
+    report.add("parse the library and build the monitor, ms", build * 1e3, "< 20", build < 0.02, "")
 
-    results["rows"] = rows
+    results.update(versions=versions, build_seconds=build, rows=report.rows)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(results, indent=2) + "\n")
     print(f"wrote {options.out}")

@@ -1,8 +1,8 @@
 """Many finished episodes at once: one judged value an episode and clause.
 
-Signals lie end to end, signal-major. Work goes in blocks of whole episodes that stay in the cache. Clauses of the common shape
-``always(signal < number)``, gated or not, reduce the signal itself: rounding is monotone, so the number minus the greatest value
-is the least margin to the last bit. Everything else goes through whole-trace evaluation.
+Signals lie end to end, signal-major. Work goes in blocks of whole episodes that stay in the cache. Clauses of the
+common shape ``always(signal < number)``, gated or not, reduce the signal itself: rounding is monotone, so the number
+minus the greatest value is the least margin to the last bit. Everything else goes through whole-trace evaluation.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class BatchResult:
 
     @cached_property
     def first_violation(self) -> NDArray[np.int64]:
-        """(episodes, clauses) sample inside the episode at which a monitor would have said 'violated' first, -1 for never.
+        """(episodes, clauses) first sample of the episode at which a monitor would have said 'violated', -1 for never.
 
-        A clause that only the end of the trace violates (an ``eventually`` that never came) has the last sample. Worked out when
-        first asked for.
+        A clause that only the end of the trace violates (an ``eventually`` that never came) has the last sample.
+        Worked out when first asked for.
         """
         return self._batch.first_violations(self.upper)
 
@@ -106,7 +106,8 @@ class _Batch:
         self.stamps = np.asarray(stamps_ns)
         if self.stamps.shape != (count,) or (count and self.stamps.dtype.kind not in "iu"):
             raise TraceError(
-                f"stamps have shape {self.stamps.shape} and type {self.stamps.dtype}, expected {count} whole nanoseconds as the offsets say"
+                f"stamps have shape {self.stamps.shape} and type {self.stamps.dtype}, "
+                f"expected {count} whole nanoseconds as the offsets say"
             )
         self.columns: list[Array | None] = []
         for name in self.graph.signals:
@@ -218,9 +219,10 @@ class _Block:
         if not rising.all():
             at = int(np.flatnonzero(~rising)[0]) + 1
             episode = int(np.searchsorted(self.batch.offsets, self.first + at, side="right")) - 1
+            place = self.first + at - int(self.batch.offsets[episode])
             raise TraceError(
-                f"episode {episode}: stamp {self.first + at - int(self.batch.offsets[episode])} ({stamps[at]} ns) does not come after "
-                f"the one before it ({stamps[at - 1]} ns)"
+                f"episode {episode}: stamp {place} ({stamps[at]} ns) does not come after the one before it "
+                f"({stamps[at - 1]} ns)"
             )
 
     @cached_property

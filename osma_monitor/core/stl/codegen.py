@@ -4,19 +4,17 @@ Two dialects of the same program. ``point`` carries one float a node and runs wh
 ``interval`` carries (lower, upper, rho) and takes over at the first unknown sample. The source is made from node ids,
 operators and numbers alone; signal names reach it as values in its namespace, never as text.
 
-Generated are all nodes that do not look ahead, and running accumulators for clauses whose operators that look ahead stand
-directly over such nodes. Deeper nesting goes to :mod:`osma_monitor.core.stl.stream`.
+Generated are all nodes that do not look ahead, and running accumulators for clauses whose operators that look ahead
+stand directly over such nodes. Deeper nesting goes to :mod:`osma_monitor.core.stl.stream`.
 """
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from osma_monitor.core.stl import runtime
 from osma_monitor.core.stl.graph import Graph
@@ -46,13 +44,6 @@ class Program:
     triggers: tuple[tuple[int, ...] | None, ...]
     flags: int
     point_allowed: bool
-
-    @cached_property
-    def zeros(self) -> NDArray[np.int64]:
-        """A zero for each clause, read-only."""
-        zeros = np.zeros(len(self.triggers), dtype=np.int64)
-        zeros.flags.writeable = False
-        return zeros
 
 
 def compile_graph(graph: Graph) -> Program:
@@ -150,6 +141,7 @@ class _Compiler(JudgeEmitter):
             self.add("    check = sum(row)")
             self.add("except (KeyError, TypeError, ValueError, OverflowError): return slow(stamp, values)")
             self.add("if check.__class__ is not float or check - check != 0: return slow(stamp, values)")
+        self.add("fresh = False")
         self.lines += body
         self.depth = 2
         self.finish(True)
@@ -197,9 +189,11 @@ class _Compiler(JudgeEmitter):
             self.add(f"{self.inputs()}{',' if len(graph.signals) == 1 else ''} = row")
         for column in range(len(graph.signals)):
             self.add(f"if i{column} == i{column}: known{column} = stamp")
+        also = "; fresh = True" if self.stable else ""
+        self.add("fresh = False")
         for clause, reads in enumerate(graph.reads):
             if reads:
-                self.add(f"if {' or '.join(f'i{c} != i{c}' for c in reads)}: missed{clause} += 1")
+                self.add(f"if {' or '.join(f'i{c} != i{c}' for c in reads)}: missed{clause} += 1{also}")
         self.lines += body
         self.depth = 2
         self.finish(False)

@@ -17,8 +17,8 @@ class Slot:
     """One piece of state.
 
     ``kind`` 'track': three floats (one in the point dialect); 'window': one object a track; 'flag': one plain value.
-    ``after``: the point value means something once that many samples were seen. ``raw``: in the point dialect the state is
-    a signal's extreme, starting at ``initial_raw``, and this expression of it is the value.
+    ``after``: the point value means something once that many samples were seen. ``raw``: in the point dialect the
+    state is a signal's extreme, starting at ``initial_raw``, and this expression of it is the value.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Slot:
 
 
 def is_simple(graph: Graph, clause: int) -> bool:
-    """Can accumulators judge the clause? No temporal operator may stand over one that looks ahead, but next at the top."""
+    """Can accumulators judge the clause? Only next, at the top, may stand over an operator that looks ahead."""
     stack, seen = [graph.roots[clause]], set()
     while stack:
         index = stack.pop()
@@ -187,7 +187,7 @@ class Emitter:
         self.add(f"{out[0]} = {a[0]}" if self.point else f"{', '.join(out)} = {', '.join(a)}")
 
     def running(self, state: Triple, value: Triple, sign: str, judged: bool = False) -> None:
-        """state = min(state, value) (or max); rho skips the unknown. ``judged``: a change makes the last judgement stale."""
+        """state = min(state, value) (or max); rho skips the unknown. ``judged``: a change makes the judgement stale."""
         also = "; fresh = True" if judged and self.stable else ""
         for part in range(1 if self.point else 2):
             self.add(f"if {value[part]} {sign} {state[part]}: {state[part]} = {value[part]}{also}")

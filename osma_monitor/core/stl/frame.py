@@ -24,8 +24,6 @@ class FrameEmitter(Emitter):
         # the point dialect may hand the sample over while these are computed, so they come before any state
         for index in pure + [i for i in needed if i not in known]:
             self.node(index)
-        if self.stable:
-            self.add("fresh = False")
         for pair in self.judged:
             self.accumulate(*pair)
         also = "; fresh = True" if self.stable else ""

@@ -1,7 +1,9 @@
 """Formulas to one graph: what every evaluator, online and offline, walks.
 
-Equal subformulas of a library become one node, so each is computed once a sample. State belongs to nodes, never to names. Here also
-falls the decision what is a gate, which polarity an unbounded operator stands in, and what can be known without looking ahead.
+Equal subformulas of a library become one node, so each is computed once a sample. State belongs to nodes, never to
+names. Here also falls the decision what is a gate, which polarity an unbounded operator stands in, and what can be
+known without
+looking ahead.
 """
 
 from __future__ import annotations
@@ -22,15 +24,16 @@ class GraphNode:
     """One node of the graph.
 
     Attributes:
-        op: the operator. Besides those of the syntax: ``'value'``, a number-valued node standing where a formula is expected (its
-            robustness is the number), and ``'gate'``, a bare gate (``±inf``).
+        op: the operator. Besides those of the syntax: ``'value'``, a number-valued node standing where a formula is
+            expected (its robustness is the number), and ``'gate'``, a bare gate (``±inf``).
         args: ids of the arguments, all smaller than the node's own id.
         value: the number.
         signal: position of the signal in the graph's ``signals``, -1 for other nodes.
         window: bounds in nanoseconds.
         boolean: for comparisons, all signals are gates: ``±inf`` in place of a margin.
         polarity: for unbounded future operators: +1, -1, or 0 where both occur (below xor, iff, ==, abs…).
-        scalar: a term without temporal operators: one number a sample, NaN where unknown. All other nodes are interval-valued.
+        scalar: a term without temporal operators: one number a sample, NaN where unknown. All other nodes are
+        interval-valued.
         future: some operator at or below looks ahead.
     """
 
@@ -177,9 +180,16 @@ class _Builder:
         return self._node("gate" if is_gate else "value", (node,))
 
     def _node(
-        self, op: str, args: tuple[int, ...], value: float = 0.0, signal: int = -1, window: tuple[int, int] | None = None,
-        boolean: bool = False, polarity: int = 0, scalar: bool = False,
-    ) -> int:  # fmt: skip
+        self,
+        op: str,
+        args: tuple[int, ...],
+        value: float = 0.0,
+        signal: int = -1,
+        window: tuple[int, int] | None = None,
+        boolean: bool = False,
+        polarity: int = 0,
+        scalar: bool = False,
+    ) -> int:
         future = op in FUTURE or any(self.nodes[a].future for a in args)
         node = GraphNode(op, args, value, signal, window, boolean, polarity, scalar, future)
         known = self._ids.get(node)
@@ -192,7 +202,7 @@ class _Builder:
 
 @dataclass(frozen=True)
 class Reduction:
-    """``always([gate ->] signal < limit)`` or ``> limit``: the extreme of one signal, perhaps where a gate is on, decides.
+    """``always([gate ->] signal < limit)`` or ``> limit``: one signal's extreme decides, perhaps where a gate is on.
 
     Rounding is monotone: the limit minus the greatest value is the least margin, to the last bit.
     """

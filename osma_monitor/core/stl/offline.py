@@ -1,8 +1,8 @@
 """Whole traces: every node of a graph at every sample.
 
-One function walks the graph for one trace or for many laid end to end; windows are cut at the ends of each episode. ``closed`` says
-whether the trace has ended. On an open trace operators that look ahead keep what may still come, as DESIGN fixes:
-see docs/stl.md, "When a formula is judged".
+One function walks the graph for one trace or for many laid end to end; windows are cut at the ends of each episode.
+``closed`` says whether the trace has ended. On an open trace operators that look ahead keep what may still come, as
+DESIGN fixes: see docs/stl.md, "When a formula is judged".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from osma_monitor.core.stl.tracks import Array, Index, Track
 
 @dataclass(frozen=True)
 class Trace:
-    """Bounds and value of a formula at every stamp. ``rho`` is NaN where the interval is no point and nothing is known."""
+    """Bounds and value of a formula at every stamp; ``rho`` is NaN where it is undecided or nothing is known."""
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -351,8 +351,8 @@ def evaluate(
 ) -> NDArray[np.float64]:
     """Robustness of a formula at every stamp of one finished trace; arguments and errors as :func:`evaluate_bounds`.
 
-    A formula that looks ahead is judged by element 0, a pure-past one by the last. NaN where the trace cannot tell: unknown samples,
-    bounded windows that the end cut off.
+    A formula that looks ahead is judged by element 0, a pure-past one by the last. NaN where the trace cannot tell:
+    unknown samples, bounded windows that the end cut off.
     """
     return evaluate_bounds(formula, stamps_ns, signals, gate_signals).rho
 
@@ -371,6 +371,7 @@ def margin_trace(
 ) -> Trace:
     """The margin of each step by itself: bounds and robustness of the formula's :func:`body` at every stamp.
 
-    For ``always(speed < 1)`` that is ``1 - speed`` step by step: negative where the clause was broken, for exposure times and plots.
+    For ``always(speed < 1)`` that is ``1 - speed`` step by step: negative where the clause was broken, for exposure
+    times and plots.
     """
     return evaluate_bounds(body(formula), stamps_ns, signals, gate_signals)

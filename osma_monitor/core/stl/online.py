@@ -37,8 +37,8 @@ class Library:
         signals: the names that the clauses read, sorted: the order of samples given as plain sequences.
         gate_signals: the gates.
 
-    What of a sample is NaN, infinite, None or missing is unknown and counted. A stamp that repeats or goes back is refused
-    and counted, and changes nothing else.
+    What of a sample is NaN, infinite, None or missing is unknown and counted. A stamp that repeats or goes back is
+    refused and counted, and changes nothing else.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Library:
         return self._slow(stamp_ns, values)
 
     def close(self) -> Update:
-        """Ends the trace: unbounded operators collapse to what was seen, bounded windows that the end cut off stay unknown."""
+        """Ends the trace: unbounded operators collapse to what was seen, windows that the end cut off stay unknown."""
         if self._end is None:
             current = self._current()
             self._parts["stop"]()

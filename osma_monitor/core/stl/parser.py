@@ -1,8 +1,8 @@
 """Text to formula: an operator-precedence parser with an explicit stack, linear in the length of the text.
 
-The language is rtamt's discrete STL. Prefix operators bind more loosely than comparisons (``always x < 3`` is ``always(x < 3)``),
-binary operators of equal strength associate to the left. What rtamt reads silently in a way that few mean is refused with a hint:
-chained ``->``, chained comparisons, ``prev(x) < y``.
+The language is rtamt's discrete STL. Prefix operators bind more loosely than comparisons (``always x < 3`` is
+``always(x < 3)``), binary operators of equal strength associate to the left. What rtamt reads silently in a way that
+few mean is refused with a hint: chained ``->``, chained comparisons, ``prev(x) < y``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _MAX_NS: Final = 2**62
 _UNITS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 _PREFIX: Final = {
-    "not": "not", "!": "not", "always": "always", "eventually": "eventually", "historically": "historically", "once": "once",
-    "next": "next", "prev": "prev", "rise": "rise", "fall": "fall",
-}  # fmt: skip
+    "!": "not",
+    **{op: op for op in ("not", "always", "eventually", "historically", "once", "next", "prev", "rise", "fall")},
+}
 # rtamt's one-letter spellings are operators only where a signal name cannot stand: before or between operands
 _SHORT_PREFIX: Final = {"G": "always", "F": "eventually", "H": "historically", "O": "once", "X": "next", "Y": "prev"}
 _INFIX: Final = {
-    **{op: op for op in ("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "and", "or", "xor", "iff", "until", "since")},
+    **{op: op for op in ("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=")},
+    **{op: op for op in ("and", "or", "xor", "iff", "until", "since")},
     "->": "implies", "implies": "implies", "<->": "iff", "&": "and", "&&": "and", "|": "or", "||": "or",
     "U": "until", "S": "since",
 }  # fmt: skip
@@ -157,10 +158,9 @@ class _Parser:
         if token.kind == "number":
             self._push(Node("number", value=self._number(token)), token.start, token.stop)
             if self._peek().kind == "name" and self._peek().start == token.stop:
-                raise FormulaError(
-                    f"{token.text + self._peek().text!r} is neither a number nor a name", self.text, token.start, self._peek().stop,
-                    "units are allowed in time windows only",
-                )  # fmt: skip
+                reason = f"{token.text + self._peek().text!r} is neither a number nor a name"
+                hint = "units are allowed in time windows only"
+                raise FormulaError(reason, self.text, token.start, self._peek().stop, hint)
             return True
         if token.text == "-":
             self.stack.append(_Pending("neg", "neg", token))
@@ -249,10 +249,9 @@ class _Parser:
         if not logic:
             for argument in arguments:
                 if not argument.term:
-                    raise FormulaError(
-                        f"{pending.token.text!r} needs numbers, but this is true or false", self.text, argument.start, argument.stop,
-                        "join comparisons with and, or, xor, iff, ->",
-                    )  # fmt: skip
+                    reason = f"{pending.token.text!r} needs numbers, but this is true or false"
+                    hint = "join comparisons with and, or, xor, iff, ->"
+                    raise FormulaError(reason, self.text, argument.start, argument.stop, hint)
         term = arguments[0].term if op in _TRAPS else not logic and op not in COMPARISONS
         self._push(Node(op, tuple(a.index for a in arguments), window=pending.window), start, stop, term)
 

@@ -1,7 +1,9 @@
 """The official library in place of our engine: ``backend: rtamt``.
 
-rtamt's online monitor counts samples, looks back only, and knows neither unknown values nor Boolean gates. What it would get wrong is
-refused here with the reason, so that whatever runs gives our engine's values. Its package is imported when it is asked for.
+rtamt's online monitor counts samples, looks back only, and knows neither unknown values nor Boolean gates. What it
+would get wrong is refused here with the reason, so that whatever runs gives our engine's values. Its package is
+imported when it is
+asked for.
 """
 
 from __future__ import annotations
@@ -76,8 +78,9 @@ class RtamtLibrary:
         signals: names that samples may hold besides those that the formulas read.
         period_ns: sampling period, needed for clauses with windows.
 
-    A clause meets an unknown sample as our engine would: ``always`` skips it with lower bound -inf. A clause with other memory is
-    undecided from then on, and one with windows too after a stamp off the period, since rtamt counts samples.
+    A clause meets an unknown sample as our engine would: ``always`` skips it with lower bound -inf. A clause with
+    other memory is undecided from then on, and one with windows too after a stamp off the period, since rtamt counts
+    samples.
 
     Raises:
         BackendError: a formula is refused.
@@ -105,11 +108,13 @@ class RtamtLibrary:
         self._period = period_ns
         self._rtamt = _load()
         left = [[f.subformula(n.args[0]) for n in f.nodes if n.op == "implies"] for f in self.formulas]
-        self._program = Program(
-            "", {"judged_interval": lambda state, values, *_: values[0], "now_interval": lambda state, values, *_: values[1]},
-            tuple(range(len(self.formulas))), (), tuple((i,) if sides else None for i, sides in enumerate(left)),
-            len(self.formulas), False,
-        )  # fmt: skip
+        functions = {
+            "judged_interval": lambda state, values, *_: values[0],
+            "now_interval": lambda state, values, *_: values[1],
+        }
+        clauses = range(len(self.formulas))
+        triggers = tuple((i,) if left[i] else None for i in clauses)
+        self._program = Program("", functions, tuple(clauses), (), triggers, len(clauses), False)
         self._left = left
         self.reset()
 
@@ -208,7 +213,8 @@ def _load() -> Any:
         import rtamt
     except ImportError as error:
         raise MissingDependencyError(
-            "backend rtamt needs the package rtamt: pip install rtamt==0.4.10 antlr4-python3-runtime==4.7 (Python 3.11 or 3.12)"
+            "backend rtamt needs the package rtamt (Python 3.11 or 3.12): "
+            "pip install rtamt==0.4.10 antlr4-python3-runtime==4.7"
         ) from error
     return rtamt
 

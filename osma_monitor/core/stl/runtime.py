@@ -16,7 +16,7 @@ _FULL: Final = (-INF, INF, NAN)
 
 
 class SlidingMinimum:
-    """Minimum over the samples aged ``near`` to ``far`` nanoseconds, in O(1) amortised (Lemire 2006: a monotonic wedge).
+    """Minimum over the samples aged ``near`` to ``far`` nanoseconds, O(1) amortised (Lemire 2006: a monotonic wedge).
 
     Holds only samples inside the window, or younger than ``near``.
     """
@@ -31,7 +31,7 @@ class SlidingMinimum:
         self._waiting: deque[tuple[int, float]] = deque()
 
     def push(self, stamp: int, value: float) -> float:
-        """Takes the sample at ``stamp``; gives the minimum of the known samples in the window, +inf when there is none."""
+        """Takes the sample at ``stamp``; gives the minimum of the known samples in the window, +inf for none."""
         stamps, values = self._stamps, self._values
         if self._near:
             waiting = self._waiting

@@ -1,8 +1,10 @@
 """Clauses in which an operator that looks ahead stands inside another temporal operator.
 
-Their inner values at past samples still move while windows are open. A stream keeps the samples whose inner values can still move,
-and works these out again at each sample with the operators of whole-trace evaluation. What has become final is folded into running
-values and dropped, so memory is bounded by the windows; an unbounded operator inside another one keeps the whole trace.
+Their inner values at past samples still move while windows are open. A stream keeps the samples whose inner values
+can still move, and works these out again at each sample with the operators of whole-trace evaluation. What has become
+final is folded into running values and dropped, so memory is bounded by the windows; an unbounded operator inside
+another one keeps
+the whole trace.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Stream:
         self._exact = True  # every input so far was a point: one array does for three
 
     def _top_operators(self) -> tuple[int, ...]:
-        """The temporal operators (and the nodes that do not look ahead) that the root reaches without crossing a temporal one."""
+        """What the root reaches without crossing a temporal operator: temporal operators, and nodes that look back."""
         found: dict[int, None] = {}
         stack, seen = [self._root], set()
         while stack:
@@ -90,7 +92,7 @@ class Stream:
     # --- samples ---
 
     def push(self, stamp: int, values: tuple[Values, ...]) -> Result:
-        """Takes the inputs' (lower, upper, rho) at one sample; gives judged bounds, those of this instant, and triggered."""
+        """Takes the inputs' (lower, upper, rho) at one sample; gives judged bounds, this instant's, and triggered."""
         if self._end == len(self._stamps):
             self._make_room()
         self._stamps[self._end] = stamp
@@ -260,7 +262,7 @@ class Stream:
 
 
 class _Memory:
-    """What an operator that looks back needs of the samples that were dropped: arguments inside its window, or one stand-in."""
+    """What an operator that looks back needs of dropped samples: arguments inside its window, or one stand-in."""
 
     def __init__(self, arguments: int) -> None:
         self.stamps = np.empty(0, dtype=np.int64)

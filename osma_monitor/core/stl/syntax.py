@@ -1,7 +1,8 @@
 """Formulas as values.
 
-A formula is a flat tuple of nodes in postorder: the arguments of a node stand before it, the root is last. Flat, because hashing,
-comparing, printing and evaluating are then loops, and no depth of nesting meets Python's recursion limit.
+A formula is a flat tuple of nodes in postorder: the arguments of a node stand before it, the root is last. Flat,
+because hashing, comparing, printing and evaluating are then loops, and no depth of nesting meets Python's recursion
+limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PAST: Final = frozenset({"historically", "once", "since", "prev", "rise", "fall"
 TEMPORAL: Final = FUTURE | PAST
 WINDOWED: Final = frozenset({"always", "eventually", "until", "historically", "once", "since"})
 
-# Binding strength, rtamt's order: a prefix operator takes a comparison whole, and stops before until and the connectives.
+# Binding strength, rtamt's order: a prefix operator takes a comparison whole, and stops before the connectives.
 PRECEDENCE: Final = {
     "xor": 5,
     "iff": 6,
@@ -54,7 +55,8 @@ class Node:
     """One operator, number or signal.
 
     Attributes:
-        op: ``'number'``, ``'signal'`` or an operator's name as written (``'implies'`` for ``->``, ``'neg'`` for unary minus).
+        op: ``'number'``, ``'signal'`` or an operator's name as written (``'implies'`` for ``->``, ``'neg'`` for unary
+        minus).
         args: positions of the arguments in the formula's tuple of nodes.
         value: the number, for ``'number'``.
         name: the signal's name, for ``'signal'``.

@@ -1,7 +1,8 @@
 """Interval-valued robustness over whole traces, as NumPy arrays.
 
-A :class:`Track` holds for every sample the bounds and the value that skips the unknown. Where nothing is unknown the three are one
-array, and every operation costs what it costs in plain NumPy. A term is one plain array, NaN where unknown.
+A :class:`Track` holds for every sample the bounds and the value that skips the unknown. Where nothing is unknown the
+three are one array, and every operation costs what it costs in plain NumPy. A term is one plain array, NaN where
+unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Index = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Track:
-    """``lower <= rho <= upper`` at every sample, ``rho`` NaN where nothing is known. One array three times: a point everywhere."""
+    """``lower <= rho <= upper`` at every sample, ``rho`` NaN where nothing is known; one array thrice: all points."""
 
     lower: Array
     upper: Array
@@ -75,9 +76,10 @@ def maximum(a: Track, b: Track) -> Track:
 
 
 def range_minimum(values: Array, starts: Index, stops: Index) -> Array:
-    """Minimum of ``values[start:stop]`` for every pair, +inf for empty ranges; values without NaN, bounds never falling.
+    """Minimum of ``values[start:stop]`` for every pair, +inf for empty ranges; no NaN, bounds that never fall.
 
-    Doubling: level k holds the minima of all runs of 2**k samples, and a range is two overlapping runs. n log(width) steps, exact.
+    Doubling: level k holds the minima of all runs of 2**k samples, and a range is two overlapping runs. n log(width)
+        steps, exact.
     """
     if len(starts) and stops[0] == len(values):  # every range reaches the end
         padded = np.append(np.minimum.accumulate(values[::-1])[::-1], values.dtype.type(np.inf))
@@ -137,10 +139,10 @@ def _chain(hold: Array, release: Array, first: Index) -> Array:
 
 
 def since(hold: Track, release: Track, first: Index, starts: Index, middle: Index) -> Track:
-    """``hold since release`` with the release inside ``[starts, middle)``; ``first``: each sample's first index of its episode.
+    """``hold since release`` with the release in ``[starts, middle)``; ``first``: where each sample's episode begins.
 
-    By Donzé, Ferrère, Maler (CAV 2013, lemma 2): the bounded operator is the minimum of the unbounded one at the window's near end,
-    of the best release inside the window, and of ``hold`` between the near end and now.
+    By Donzé, Ferrère, Maler (CAV 2013, lemma 2): the bounded operator is the minimum of the unbounded one at the
+    window's near end, of the best release inside the window, and of ``hold`` between the near end and now.
     """
     here = np.arange(len(first)) + 1
     empty = middle <= starts
@@ -198,7 +200,7 @@ def interval_arithmetic(op: str, arguments: list[Track]) -> Track:
 
 
 def scalar_arithmetic(op: str, values: list[Any]) -> Any:
-    """One arithmetic operator on numbers or arrays, NaN for unknown and undefined (x/0, the root of a negative number)."""
+    """One arithmetic operator on numbers or arrays; NaN is unknown or undefined (x/0, the root of a negative)."""
     if op == "neg":
         return -values[0]
     if op in ("abs", "sqrt", "exp"):
@@ -223,7 +225,7 @@ def scalar_arithmetic(op: str, values: list[Any]) -> Any:
 
 
 def compare(op: str, left: Track, right: Track, boolean: bool) -> Track:
-    """Robustness of a comparison: the distance to the border, +inf for a true ``==``, ±inf where all signals are gates."""
+    """Robustness of a comparison: distance to the border, +inf for a true ``==``, ±inf where all signals are gates."""
     if op == "!=":
         return negate(compare("==", left, right, boolean))
     if op == "==":

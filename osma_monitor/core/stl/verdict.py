@@ -77,13 +77,26 @@ def _arrays(lower: list[float], upper: list[float], rho: list[float]) -> _Arrays
 class Judged:
     """What updates share between which no judged value changed; the arrays are worked out when somebody asks."""
 
-    __slots__ = ("flags", "frame", "lower", "point", "program", "rho", "state", "status", "triggered", "upper")
+    __slots__ = (
+        "flags",
+        "frame",
+        "lower",
+        "point",
+        "program",
+        "rho",
+        "state",
+        "status",
+        "triggered",
+        "unknown",
+        "upper",
+    )
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     rho: NDArray[np.float64]
     status: NDArray[np.int8]
     triggered: NDArray[np.bool_]
+    unknown: NDArray[np.int64]
 
     def __init__(
         self, program: Program, point: bool, state: tuple[Any, ...], flags: tuple[bool, ...], frame: Frame
@@ -100,6 +113,9 @@ class Judged:
         elif name == "triggered":
             self.triggered = np.array([self.is_triggered(c) for c in range(len(self.program.triggers))], dtype=np.bool_)
             self.triggered.flags.writeable = False
+        elif name == "unknown":
+            self.unknown = np.array(self.frame[6] or [0] * len(self.program.triggers), dtype=np.int64)
+            self.unknown.flags.writeable = False
         else:
             raise AttributeError(name)
         return getattr(self, name)
@@ -140,7 +156,8 @@ class Update:
     Immutable, arrays too. They are made when asked for, so that a frame costs little when only some are read.
 
     Attributes:
-        lower: lower bound of the judged value (at the first stamp for formulas that look ahead, else at the current one).
+        lower: lower bound of the judged value (at the first stamp for formulas that look ahead, else at the current
+        one).
         upper: upper bound of the judged value; the depth of a violation is ``-upper``.
         rho: the judged value, for ``always`` its minimum so far; NaN where undecided or nothing is known.
         status: int8, 1 satisfied, -1 violated, 0 unknown.
@@ -161,6 +178,9 @@ class Update:
     rho: NDArray[np.float64] = _through("rho", "(clauses,) the judged value, NaN where undecided or nothing is known.")
     status: NDArray[np.int8] = _through("status", "(clauses,) 1 satisfied, -1 violated, 0 unknown.")
     triggered: NDArray[np.bool_] = _through("triggered", "(clauses,) some left side has been definitely true.")
+    unknown: NDArray[np.int64] = _through(
+        "unknown", "(clauses,) samples in which some signal of the clause was unknown."
+    )
 
     @property
     def stamp_ns(self) -> int:
@@ -213,12 +233,6 @@ class Update:
     def now_status(self) -> NDArray[np.int8]:
         """(clauses,) status of this instant: 1 satisfied, -1 violated, 0 unknown."""
         return self._now()[3]
-
-    @property
-    def unknown(self) -> NDArray[np.int64]:
-        """(clauses,) accepted samples so far in which some signal of the clause was missing, NaN or infinite."""
-        missed = self._frame[6]
-        return np.array(missed, dtype=np.int64) if missed else self._shared.program.zeros
 
     def verdict(self, clause: int) -> Verdict:
         """The verdict on one clause by its position."""
