@@ -26,6 +26,7 @@ from osma_monitor.io.sources import Findings, expand, kind_of, open_source, over
 PER_PARTITION = 256
 #: Partitions given out at a time for each worker: enough to keep it busy, few enough to bound the results that wait.
 IN_FLIGHT = 4
+_COUNT_WORKERS_EVERY = 32
 #: s that a scheduler has to answer.
 CONNECT_LIMIT = 10.0
 
@@ -117,8 +118,10 @@ def score_on_cluster(
     with client:
         shared = client.scatter(config, broadcast=True)
         running: deque[tuple[Partition, object]] = deque()
+        workers = 1
         while work or running:
-            workers = max(len(client.scheduler_info()["workers"]), 1)
+            if done % _COUNT_WORKERS_EVERY == 0:  # they come and go; asking costs a round trip
+                workers = max(len(client.nthreads()), 1)
             while work and len(running) < IN_FLIGHT * workers:
                 part = work.popleft()
                 running.append((part, client.submit(score_partition, part, shared, mapping, pure=False, retries=3)))
