@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -309,6 +309,58 @@ def as_table(scores: Scores) -> ScoreTable:
         gate_semantics=tuple(sorted({row.gate_semantics for row in rows} - {""})),
         reported={name: np.array([row.reported.get(name, NAN) for row in rows], np.float64) for name in reported},
         reported_active={name: np.array([name in row.reported for row in rows], bool) for name in reported},
+    )
+
+
+def concatenate(tables: Sequence[ScoreTable]) -> ScoreTable:
+    """The episodes of all tables, one table after the other; the same as `as_table` of all their scores."""
+    if len(tables) == 1:
+        return tables[0]
+    clauses = tuple(dict.fromkeys(clause for table in tables for clause in table.clauses))
+    sizes = [len(table) for table in tables]
+
+    def matrix(name: str, empty: float, kind: type) -> NDArray[Any]:
+        full: NDArray[Any] = np.full((sum(sizes), len(clauses)), empty, kind)
+        start = 0
+        for table, size in zip(tables, sizes, strict=True):
+            full[start : start + size, [clauses.index(c) for c in table.clauses]] = getattr(table, name)
+            start += size
+        return full
+
+    def vector(name: str, kind: type) -> NDArray[Any]:
+        return np.concatenate([np.zeros(0, kind), *(getattr(table, name) for table in tables)]).astype(kind)
+
+    def named(field: str, empty: object, kind: type) -> dict[str, NDArray[Any]]:
+        names = dict.fromkeys(name for table in tables for name in getattr(table, field))
+        return {
+            name: np.concatenate(
+                [
+                    getattr(table, field).get(name, np.full(size, empty, kind))
+                    for table, size in zip(tables, sizes, strict=True)
+                ]
+            )
+            for name in names
+        }
+
+    keys = named("keys", "", object)
+    return ScoreTable(
+        clauses=clauses,
+        active=matrix("active", 0, bool),
+        rho=matrix("rho", NAN, float),
+        depth=matrix("depth", 0.0, float),
+        undecided=matrix("undecided", 0, bool),
+        **{name: matrix(name, empty, np.int64) for name, empty in _COUNTS.items()},
+        success=vector("success", np.int8),
+        contact=vector("contact", np.int8),
+        steps=vector("steps", np.int64),
+        complete=vector("complete", bool),
+        partial=vector("partial", bool),
+        aborted=vector("aborted", bool),
+        keys=keys if keys else {key: np.zeros(0, object) for key in KEYS},
+        library_hash=tuple(sorted({h for table in tables for h in table.library_hash})),
+        gate_semantics=tuple(sorted({g for table in tables for g in table.gate_semantics})),
+        reported=named("reported", NAN, float),
+        reported_active=named("reported_active", False, bool),
     )
 
 

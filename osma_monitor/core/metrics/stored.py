@@ -21,7 +21,7 @@ def table_from_rows(
     episodes: Mapping[str, Column],
     clauses: Mapping[str, Column],
     contact: NDArray[np.int8] | None = None,
-    attributes: Mapping[str, Sequence[object]] | None = None,
+    attributes: Mapping[str, Column] | None = None,
 ) -> ScoreTable:
     """Scores of a stored data set; the same as `as_table(score_records(records))` of its records.
 
@@ -53,7 +53,7 @@ def table_from_rows(
         raise ValueError("clauses: a clause occurs twice in an episode")
     lower, upper, rho, depth = (np.asarray(clauses[k], np.float64) for k in ("lower", "upper", "rho", "depth"))
     value = decided(lower, upper, rho)
-    main = [i for i in range(len(names)) if scored[code == i].any()]
+    main = list(dict.fromkeys(code[scored].tolist()))  # in the order in which they first count
     at = np.full(len(names), -1)
     at[main] = np.arange(len(main))
     keep = scored & (at[code] >= 0)
@@ -70,13 +70,12 @@ def table_from_rows(
     outcome = np.array([_SUCCESS.get(str(v), -1) for v in episodes["outcome"]], np.int8)
     complete = np.asarray(episodes["complete"], bool)
     reported, where = {}, {}
-    for i, name in enumerate(names):
+    for i in dict.fromkeys(code[~scored].tolist()):
         here = ~scored & (code == i)
-        if here.any():
-            reported[name] = np.full(count, np.nan)
-            reported[name][row[here]] = value[here]
-            where[name] = np.zeros(count, bool)
-            where[name][row[here]] = True
+        reported[names[i]] = np.full(count, np.nan)
+        reported[names[i]][row[here]] = value[here]
+        where[names[i]] = np.zeros(count, bool)
+        where[names[i]][row[here]] = True
     columns = dict(attributes or {}) | {key: episodes[key] for key in KEYS}  # an attribute never replaces a key
     columns = {key: columns[key] for key in (*KEYS, *(key for key in columns if key not in KEYS))}
     return ScoreTable(
