@@ -1,6 +1,7 @@
 """A slow, obvious evaluator: the definitions of docs/stl.md written down sample by sample, with plain Python floats.
 
-Every node gives at every index a triple (lower, upper, rho). Nothing is shared with the engine but the parser and NumPy's exp and pow.
+Every node gives at every index a triple (lower, upper, rho). Nothing is shared with the engine but the parser and
+NumPy's exp and pow.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 SIGNALS = ("x", "y", "g")
@@ -15,6 +16,11 @@ SECOND = 1_000_000_000
 numbers = st.sampled_from([-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.25])
 constants = st.sampled_from(["-1", "-0.5", "0", "0.5", "1", "2", "1.25e0"])
 names = st.sampled_from(["x", "y"])
+
+
+def examples(share):
+    """Settings with so many times the examples of the current profile."""
+    return settings(max_examples=max(1, round(share * settings().max_examples)))
 
 
 def terms(temporal=True, partial=True):

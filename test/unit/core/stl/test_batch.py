@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from stl_strategies import GATES, SIGNALS, comparisons, formulas, terms, traces
+from stl_strategies import GATES, SIGNALS, comparisons, examples, formulas, terms, traces
 
 from osma_monitor.core import stl
 
@@ -52,13 +52,13 @@ def check(texts, episodes):
         np.testing.assert_array_equal(got, want, err_msg=name)
 
 
-@settings(max_examples=150)
+@examples(0.6)
 @given(st.lists(traces(most=8), min_size=1, max_size=5))
 def test_the_common_shapes_equal_the_online_library(episodes):
     check(CLAUSES, episodes)
 
 
-@settings(max_examples=150)
+@examples(0.6)
 @given(
     st.lists(formulas(comparisons(terms())), min_size=1, max_size=3), st.lists(traces(most=6), min_size=1, max_size=4)
 )
@@ -66,7 +66,7 @@ def test_any_clause_equals_the_online_library(texts, episodes):
     check(texts, episodes)
 
 
-@settings(max_examples=50)
+@examples(0.5)
 @given(st.lists(traces(most=8, unknown=False), min_size=2, max_size=6), st.integers(1, 20))
 def test_block_borders_change_nothing(episodes, size):
     whole = stl.evaluate_batch(CLAUSES, *lay_out(episodes), GATES)

@@ -1,16 +1,16 @@
-"""What the bounds promise: they hold the final value, they only narrow, and they hold whatever the unknown could have been."""
+"""What the bounds promise: they hold the final value, only narrow, and hold whatever the unknown could have been."""
 
 import math
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from stl_strategies import GATES, SIGNALS, bounded, comparisons, formulas, numbers, terms, traces
+from stl_strategies import GATES, SIGNALS, bounded, comparisons, examples, formulas, numbers, terms, traces
 
 from osma_monitor.core import stl
 
 
-@settings(max_examples=150)
+@examples(0.6)
 @given(bounded(comparisons(terms(temporal=False)), max_leaves=5), traces(least=3, most=14))
 def test_bounded_lookahead_narrows_onto_the_final_value(text, trace):
     formula = stl.parse(text)
@@ -28,7 +28,7 @@ def test_bounded_lookahead_narrows_onto_the_final_value(text, trace):
         assert lower <= final.rho[0] <= upper
 
 
-@settings(max_examples=250)
+@examples(0.8)
 @given(st.data())
 def test_bounds_hold_every_way_of_filling_in_the_unknown(data):
     text = data.draw(formulas(comparisons(terms(partial=False)), max_leaves=5))

@@ -218,7 +218,8 @@ def test_edges():
 def test_three_values_through_every_operator():
     unknown = {"x": [NAN], "y": [1.0]}
     for text, status in [
-        ("x > 0", "unknown"), ("not (x > 0)", "unknown"), ("x > 0 and y > 3", "violated"), ("x > 0 or y > 0", "satisfied"),
+        ("x > 0", "unknown"), ("not (x > 0)", "unknown"), ("x > 0 and y > 3", "violated"),
+        ("x > 0 or y > 0", "satisfied"),
         ("x > 0 and y > 0", "unknown"), ("y > 3 -> x > 0", "satisfied"), ("y > 0 -> x > 0", "unknown"),
         ("x == 1", "unknown"), ("x != 1", "unknown"), ("x > 0 xor y > 0", "unknown"), ("min(x, 0) < 5", "unknown"),
         ("abs(x) >= 0", "unknown"), ("pow(x, 0) > 0", "unknown"), ("x * 0 < 1", "unknown"),

@@ -1,10 +1,10 @@
 """Whole-trace evaluation against the slow evaluator."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stl_slow import Slow
-from stl_strategies import GATES, comparisons, formulas, terms, traces
+from stl_strategies import GATES, comparisons, examples, formulas, terms, traces
 
 from osma_monitor.core import stl
 
@@ -24,7 +24,7 @@ def check(text, trace, closed, exact=True):
     assert (found.lower[known] <= found.rho[known]).all() and (found.rho[known] <= found.upper[known]).all()
 
 
-@settings(max_examples=600)
+@examples(2.5)
 @given(formulas(comparisons(terms())), traces(), st.booleans())
 def test_equals_the_slow_evaluator(text, trace, closed):
     check(text, trace, closed)

@@ -1,13 +1,16 @@
 """Online monitors: against the slow evaluator and against whole-trace evaluation, prefix by prefix."""
 
+import gc
 import json
 import math
+import tracemalloc
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from stl_slow import Slow
-from stl_strategies import GATES, SIGNALS, bounded, comparisons, formulas, terms, traces
+from stl_strategies import GATES, SIGNALS, bounded, comparisons, examples, formulas, terms, traces
 
 from osma_monitor.core import stl
 
@@ -38,9 +41,20 @@ def left_sides(formula):
     return [formula.subformula(node.args[0]) for node in formula.nodes if node.op == "implies"]
 
 
-@settings(max_examples=400)
+@examples(1.2)
 @given(formulas(comparisons(terms())), traces(most=7))
 def test_every_prefix_equals_the_slow_evaluator(text, trace):
+    check_every_prefix(text, trace)
+
+
+@pytest.mark.long
+@examples(40)
+@given(formulas(comparisons(terms()), max_leaves=8), traces(most=7))
+def test_every_prefix_equals_the_slow_evaluator_at_length(text, trace):
+    check_every_prefix(text, trace)
+
+
+def check_every_prefix(text, trace):
     formula = stl.parse(text)
     library = stl.Library(formula, gate_signals=GATES, signals=SIGNALS)
     for count, (stamp, values) in enumerate(samples(trace), 1):
@@ -95,9 +109,20 @@ def nested(draw):
     return shape.format(a=a, b=b)
 
 
-@settings(max_examples=300)
+@examples(0.5)
 @given(nested(), traces(least=8, most=30))
 def test_what_streams_let_go_of_changes_nothing(text, trace):
+    check_streams(text, trace)
+
+
+@pytest.mark.long
+@examples(6)
+@given(nested(), traces(least=8, most=40))
+def test_what_streams_let_go_of_changes_nothing_at_length(text, trace):
+    check_streams(text, trace)
+
+
+def check_streams(text, trace):
     formula = stl.parse(text)
     library = stl.Library(formula, gate_signals=GATES, signals=SIGNALS)
     for count, (stamp, values) in enumerate(samples(trace), 1):
@@ -117,3 +142,157 @@ def test_what_streams_let_go_of_changes_nothing(text, trace):
     assert same(triple(closed.verdict(0)), (found.lower[at], found.upper[at], found.rho[at]))
     for left in left_sides(formula) if "always" not in text and "eventually" not in text else []:
         assert closed.triggered[0] >= (stl.evaluate_bounds(left, *trace, GATES).lower > 0).any()
+
+
+@examples(0.6)
+@given(formulas(comparisons(terms()), max_leaves=4), traces(most=6), traces(most=6))
+def test_reset_equals_a_new_monitor(text, before, trace):
+    formula = stl.parse(text)
+    used, new = (stl.Library(formula, gate_signals=GATES, signals=SIGNALS) for _ in range(2))
+    for stamp, values in samples(before):
+        used.update(stamp, values)
+    used.update(0, dict.fromkeys(SIGNALS, 0.0))  # refused
+    used.reset()
+    for stamp, values in samples(trace):
+        assert repr(used.update(stamp, values)) == repr(new.update(stamp, values))
+    assert used.snapshot() == new.snapshot() or repr(used.snapshot()) == repr(new.snapshot())
+    assert repr(used.close()) == repr(new.close())
+
+
+GAPS, VALUES = st.integers(1, 3_000_000_000), st.floats(-1e6, 1e6)
+
+
+@examples(1.5)
+@given(
+    formulas(comparisons(terms(temporal=False)), max_leaves=5),
+    st.lists(st.tuples(GAPS, VALUES, VALUES, st.booleans()), min_size=1, max_size=25),
+)
+def test_closing_online_equals_offline_to_the_last_bit(text, rows):
+    formula = stl.parse(text)
+    stamps = np.cumsum([r[0] for r in rows])
+    columns = {name: np.array([float(r[i]) for r in rows]) for i, name in enumerate("xyg", 1)}
+    library = stl.Library(formula, gate_signals=GATES, signals=SIGNALS)
+    for i, stamp in enumerate(stamps):
+        library.update(int(stamp), {n: float(c[i]) for n, c in columns.items()})
+    closed = library.close()
+    found = stl.evaluate_bounds(formula, stamps, columns, GATES)
+    at = -1 if formula.is_past else 0
+    for name in ("lower", "upper", "rho"):
+        one, other = getattr(closed, name)[0], getattr(found, name)[at]
+        assert one.tobytes() == other.tobytes() or (np.isnan(one) and np.isnan(other)), name
+    batch = stl.evaluate_batch([formula], [0, len(stamps)], stamps, columns, GATES)
+    assert batch.upper[0, 0].tobytes() == closed.upper[0].tobytes()
+
+
+def test_every_kind_of_sample_gives_the_same():
+    texts = ["always(b < 3)", "always(a -> c > 0)", "once[0,1](c > 2)"]
+    rng = np.random.default_rng(0)
+    rows = rng.random((200, 3)) * 4
+    rows[:, 0] = rows[:, 0] > 2
+    rows[rng.random((200, 3)) < 0.02] = np.nan
+
+    class Map(dict):
+        pass
+
+    makers = [
+        lambda row: dict(zip("abc", row.tolist(), strict=True)),
+        lambda row: row,
+        lambda row: row.tolist(),
+        lambda row: tuple(row),
+        lambda row: dict(zip("abc", row, strict=True)),
+        lambda row: Map(zip("abc", row.tolist(), strict=True)),
+        lambda row: {n: v for n, v in zip("abc", row.tolist(), strict=True) if not math.isnan(v)},
+        lambda row: {n: None if v != v else v for n, v in zip("abc", row.tolist(), strict=True)} | {"other": 3.0},
+    ]
+    seen = []
+    for maker in makers:
+        library = stl.Library(texts, gate_signals={"a"})
+        trail = [repr(library.update(i * 300_000_000, maker(row))) for i, row in enumerate(rows)]
+        seen.append((trail, library.update(0, maker(rows[0])).unknown.tolist(), repr(library.close())))
+    assert all(s == seen[0] for s in seen)
+
+
+def test_updates_are_immutable_and_keep_their_values():
+    library = stl.Library("always(x < 3)", "x < 3")
+    first = library.update(0, {"x": 1.0})
+    second = library.update(1, {"x": 2.5})
+    assert first.rho.tolist() == [2, 2] and second.rho.tolist() == [0.5, 0.5]
+    assert first.now_rho.tolist() == [2, 2] and first.samples == 1
+    with pytest.raises(ValueError, match="read-only"):
+        first.rho[0] = 9
+    with pytest.raises(AttributeError):
+        first.rho = None
+    unasked = library.update(2, {"x": 9.0})
+    library.update(3, {"x": 99.0})
+    library.reset()
+    assert unasked.rho.tolist() == [-6, -6] and unasked.now_rho.tolist() == [-6, -6]
+
+
+def test_snapshots_of_other_libraries_are_refused():
+    library = stl.Library("always(x < 3)")
+    saved = library.snapshot()
+    for other in (stl.Library("always(x < 4)"), stl.Library("always(x < 3)", gate_signals={"x"})):
+        with pytest.raises(stl.TraceError, match="other formulas"):
+            other.restore(saved)
+    with pytest.raises(stl.TraceError):
+        library.restore({**saved, "version": 99})
+
+
+def test_a_closed_trace_takes_no_samples_and_closes_once():
+    monitor = stl.OnlineMonitor("eventually(x > 3)")
+    assert monitor.close().status == "unknown"
+    monitor.reset()
+    monitor.update(0, {"x": 1.0})
+    assert monitor.close() == monitor.close()
+    with pytest.raises(stl.TraceError, match="reset"):
+        monitor.update(1, {"x": 5.0})
+    monitor.reset()
+    assert monitor.update(0, {"x": 5.0}).status == "satisfied"
+
+
+def test_memory_is_bounded_by_the_windows():
+    texts = [
+        "always(x < 3)",
+        "historically[0,1](x < 3)",
+        "once[1,2](x < 3)",
+        "x < 3 since[1,2] y > 1",
+        "always(x > 1 -> eventually[0,1](y > 1))",
+        "always(once[0,1](always[0,1](x < 3)))",
+    ]
+    library = stl.Library(texts)
+    rng = np.random.default_rng(1)
+    sizes = []
+    for i, (x, y) in enumerate(rng.random((1500, 2)).tolist()):
+        library.update(i * 50_000_000, {"x": 3 * x if i % 97 else math.nan, "y": 3 * y})
+        if i in (400, 900, 1499):
+            sizes.append(len(json.dumps(library.snapshot())))
+    assert max(sizes) < 1.3 * min(sizes)
+    assert all(len(stream) < 100 for stream in library._streams)
+
+
+@pytest.mark.long
+def test_a_million_updates_leave_memory_flat():
+    texts = ["always(x < 3)", "always(historically[0,1](x < 3))", "x < 3 since[0,2] y > 1", "always(y -> x < 2)"]
+    library = stl.Library(texts)
+    rows = [{"x": x, "y": y} for x, y in np.random.default_rng(2).random((1000, 2)).tolist()]
+
+    def feed(begin, end):
+        for i in range(begin, end):
+            library.update(i * 50_000_000, rows[i % 1000])
+
+    def held():
+        gc.collect()
+        tracemalloc.start()
+        feed(held.at, held.at + 2000)
+        held.at += 2000
+        gc.collect()
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return size
+
+    held.at = 100_000
+    feed(0, 100_000)
+    early = held()
+    feed(held.at, 1_000_000)
+    held.at = 1_000_000
+    assert abs(held() - early) < 8192
