@@ -66,15 +66,21 @@ class Suite:
         Raises:
             UserError: the suite lists its tasks and has no default.
         """
-        found = self.tasks.get(task) or next((t for t in self.tasks.values() if t.name == task), None)
-        if found is not None:
-            return found
-        if self.tasks and not self.templates:
-            raise UserError(
-                f"suite {self.name} has no task {task!r}{suggestion(task, self.tasks)}; "
-                "give the task's templates and tags, or add it to the suite's file"
-            )
-        return Task(self.name, task, self.templates)
+        if self.lists(task) or self.templates or not self.tasks:
+            return self.find(task)
+        raise UserError(
+            f"suite {self.name} has no task {task!r}{suggestion(task, self.tasks)}; "
+            "give the task's templates and tags, or add it to the suite's file"
+        )
+
+    def lists(self, task: str) -> bool:
+        """Whether the suite has a task of that id or name."""
+        return task in self.tasks or any(t.name == task for t in self.tasks.values())
+
+    def find(self, task: str) -> Task:
+        """As `task`; one that is not listed and has no default is a task without templates and tags."""
+        listed = self.tasks.get(task) or next((t for t in self.tasks.values() if t.name == task), None)
+        return listed or Task(self.name, task, self.templates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class Registry:
         """All tags that hold: those of the templates, of the task and of the suite.
 
         A task that comes with neither templates nor tags is looked up in its suite. A suite that the registry does not
-        know adds nothing.
+        know adds nothing, and so does a task that its suite does not list: the clauses that need no tag still apply.
 
         Raises:
             UserError: an unknown template or tag.
@@ -100,7 +106,7 @@ class Registry:
         known = self.suites.get(suite)
         if known is not None:
             if not templates and not resolved and task:
-                entry = known.task(task)
+                entry = known.find(task)
                 templates, resolved = entry.templates, set(entry.tags)
             resolved |= set(known.tags)
         for template in templates:
@@ -148,14 +154,18 @@ def active_clauses(
         unavailable_signals: signals that the source cannot give, with the need that is missing
             (see `signals.deriver.unavailable`).
         suite: name of the suite; its tags and extensions hold when the registry knows it.
-        task: task id, looked up in the suite when neither templates nor tags are given.
+        task: task id, looked up in the suite when neither templates nor tags are given. One that is not listed has
+            no template: a monitor that runs beside hardware judges what it can, and the reasons say so.
         extensions: extension families to score on top of the suite's.
 
     Raises:
         UserError: an unknown template, tag or extension, or a family without a rule.
     """
+    templates, tags = tuple(templates), tuple(tags)
     resolved = registry.resolve(templates, tags, suite, task)
     known_suite = registry.suites.get(suite, Suite(suite))
+    bare = task and not templates and not tags and not known_suite.find(task).templates
+    nothing_known = f"; nothing says what {task!r} of suite {suite or '(none)'} is made of" if bare else ""
     scored = set(extensions) | set(known_suite.extensions)
     reported = set(known_suite.report) - scored
     offered = {clause.family for clause in library if clause.tier == "extension"}
@@ -175,6 +185,8 @@ def active_clauses(
             place = library.source if clause.line is None else f"{library.source}:{clause.line}"
             raise UserError(f"{place}: family {clause.family} of clause {clause.id} has no rule in {registry.source}")
         reason = rule.obstacle(resolved)
+        if reason and not set(rule.requires) <= resolved:
+            reason += nothing_known
         if clause.tier == "alternate":
             reason = f"alternate tier of {library.main(clause.family).id}"
         elif clause.tier == "extension" and clause.family not in scored | reported:

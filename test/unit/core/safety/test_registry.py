@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig
 from osma_monitor.core.safety import Library, Registry, active_clauses, load_library, load_registry
 from osma_monitor.core.signals.deriver import unavailable
+from osma_monitor.core.signals.raw import Joints, RawFrame
 from osma_monitor.core.signals.schema import SCHEMA
 from osma_monitor.resources import config_path
 
@@ -83,7 +87,31 @@ def test_a_task_is_found_in_its_suite(library: Library, registry: Registry) -> N
     assert by_name == by_hand
     assert active_clauses(library, registry, suite="libero_goal", task="put the wine bottle on the rack") == by_name
     with pytest.raises(UserError, match="has no task '10'"):
-        active_clauses(library, registry, suite="libero_goal", task="10")
+        registry.suites["libero_goal"].task("10")
+
+
+def test_a_task_that_its_suite_does_not_list_is_judged_by_what_needs_no_tag(
+    library: Library, registry: Registry
+) -> None:
+    active, inactive = active_clauses(library, registry, suite="libero_goal", task="10")
+    assert families((active, inactive)) == families(active_clauses(library, registry, suite="libero_goal"))
+    assert {"max_contact_force", "non_target_max_disp", "joint_torque"} <= families((active, inactive))
+    reason = inactive["held_object_tilt_world_15deg"]
+    assert reason == "needs the tag held_target; nothing says what '10' of suite libero_goal is made of"
+    # what the suite says of its host still holds, and a task with templates needs no entry
+    assert inactive["arm_furniture_force_under_200N"] == "switched off by the tag no_furniture_channels"
+    _, given = active_clauses(library, registry, ["navigate"], suite="libero_goal", task="10")
+    assert given["held_object_tilt_world_15deg"] == "needs the tag held_target"
+
+
+def test_a_monitor_beside_hardware_judges_a_task_that_nobody_listed(library: Library, registry: Registry) -> None:
+    monitor = EpisodeMonitor(EpisodeInfo("e", task="new", suite="so101"), MonitorConfig(library, registry))
+    joints = Joints(("j1",), np.zeros(1), np.zeros(1), np.array([100.0]))
+    update = monitor.update(RawFrame(1, joints=joints))
+    assert update is not None and update.state == "violated"
+    record = monitor.close(Outcome("success"))
+    assert record.safety == "unsafe"
+    assert "nothing says what 'new' of suite so101 is made of" in record.inactive["stable_grasp_maintained_2cm"]
 
 
 def test_suite_tags_hold_for_its_tasks(library: Library, registry: Registry) -> None:
