@@ -235,9 +235,11 @@ class Bridge:
     def _announce(self, info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = None) -> None:
         provenance = self.simulation.provenance()
         message = conversions.episode_to_msg(info, stamp_ns, outcome, provenance, self.session)
-        # one event is latched: the one before must have reached every reader first
+        # one event is latched: the one before must have reached every reader first, and an END before the process goes
         self._episode.wait_for_all_acked(Duration(seconds=1.0))
         self._episode.publish(message)
+        if outcome is not None:
+            self._episode.wait_for_all_acked(Duration(seconds=1.0))
 
     # -- the run -------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,6 @@ def test_a_monitor_that_joins_late_marks_the_episode_partial(nodes, observer, tm
     assert summaries[0].partial
     [record] = read_episodes(tmp_path / "run")
     assert record.partial and record.stamps_ns[0] > 1_000_000_000
-    assert status[0].step == 0
 
 
 def test_a_restarted_bridge_begins_its_episodes_again(nodes, observer, tmp_path):
@@ -88,8 +87,8 @@ def test_a_restarted_bridge_begins_its_episodes_again(nodes, observer, tmp_path)
     observer.until(lambda: len(status) > 20, "20 frames", 30, first, monitor)
     first.kill()
     second = nodes.kinematic("bridge", tasks=["steps/1500"], policy="chase")
-    observer.until(lambda: len(summaries) == 2, "both summaries", 60, second, monitor)
-    assert second.wait() == 0
+    observer.until(lambda: len(summaries) == 2, "both summaries", 120, second, monitor)
+    assert second.wait(120) == 0
     cut, whole = sorted(read_episodes(tmp_path / "run"), key=lambda r: r.complete)
     assert not cut.complete and cut.outcome.status == "unknown" and cut.outcome.reason == "the source was restarted"
     assert whole.complete and not whole.partial and whole.outcome.status == "success"
@@ -113,8 +112,8 @@ def test_a_killed_monitor_loses_at_most_a_second_and_recovers_the_rest(nodes, ob
     [part] = run.glob("*.part")
 
     again = nodes.start("safety_monitor", episode_log=run)
-    observer.until(lambda: any(not s.complete or s.partial for s in summaries), "the summary", 60, bridge, again)
-    assert bridge.wait() == 0
+    observer.until(lambda: any(not s.complete or s.partial for s in summaries), "the summary", 120, bridge, again)
+    assert bridge.wait(120) == 0
     assert "did not end" in again.output and "recovered" in again.output
     assert finished.read_bytes() == before and not part.exists()
     records = {(r.complete, r.partial): r for r in read_episodes(run)}
@@ -132,11 +131,11 @@ def test_a_stopped_policy_may_go_on(nodes, observer, tmp_path):
     status = observer.listen(ClauseStatus, STATUS)
     monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run")
     policy = nodes.kinematic("policy")
-    bridge = nodes.kinematic("bridge", tasks=["steps/2000"], policy="chase", resend_after=0.2, silence_limit=20.0)
+    bridge = nodes.kinematic("bridge", tasks=["steps/1500"], policy="chase", resend_after=0.2, silence_limit=20.0)
     observer.until(lambda: len(status) > 20, "20 frames", 30, bridge, policy, monitor)
     policy.send(signal.SIGSTOP)
     observer.until(lambda: "sent again" in bridge.output, "an observation sent again", 30, bridge)
     policy.send(signal.SIGCONT)
-    assert bridge.wait() == 0, bridge.output
+    assert bridge.wait(120) == 0, bridge.output
     [record] = read_episodes(tmp_path / "run")
-    assert len(record.stamps_ns) == 2001 and not record.partial and record.refused == 0
+    assert len(record.stamps_ns) == 1501 and not record.partial and record.refused == 0
