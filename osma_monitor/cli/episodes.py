@@ -82,16 +82,30 @@ def told(findings: Findings) -> bool:
 
 def _labels(paths: Sequence[Path]) -> dict[Path, str]:
     """A label for each path when the same policy occurs in several stored runs; else none."""
-    stored = [p for p in paths if len(paths) > 1 and p.exists() and kind_of(p) in ("run", "episode", "dataset")]
+    stored = [p for p in paths if len(paths) > 1 and _is_stored(p)]
     seen: dict[str, Path] = {}
     for path in stored:
-        for policy in {record.info.policy for record in read_episodes(path)}:
+        for policy in _policies(path):
             if seen.setdefault(policy, path) != path:
                 names = [p.resolve().stem for p in stored]
                 if len(set(names)) == len(names):
                     return dict(zip(stored, names, strict=True))
                 return {p: str(p) for p in stored}
     return {}
+
+
+def _is_stored(path: Path) -> bool:
+    try:
+        return kind_of(path) in ("run", "episode", "dataset")
+    except UserError:
+        return False  # said when it is read
+
+
+def _policies(path: Path) -> set[str]:
+    try:
+        return {record.info.policy for record in read_episodes(path)}
+    except UserError:
+        return set()  # said when it is read
 
 
 def make_report(

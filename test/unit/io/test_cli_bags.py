@@ -88,3 +88,15 @@ def test_the_shipped_examples_read() -> None:
         "mobile_robot.yaml",
         "obstacles.yaml",
     }
+
+
+def test_score_goes_on_past_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "zero.mcap").write_bytes(b"")
+    store.write_record(tmp_path / "run", make_record(0, 10))
+    (tmp_path / "run" / "x.parquet").write_bytes(b"no")
+    bag = write_bag(tmp_path / "bag", episode())
+    sources = [str(tmp_path / "zero.mcap"), str(tmp_path / "run"), str(bag), str(tmp_path / "absent")]
+    assert main(["score", *sources]) == 2
+    shown = capsys.readouterr()
+    assert "n = 2 episodes" in shown.out
+    assert all(text in shown.err for text in ("0 bytes", "x.parquet", "no such file"))

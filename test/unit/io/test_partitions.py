@@ -48,6 +48,7 @@ def test_pieces_make_the_whole(sources: list[Path]) -> None:
     assert problems == whole.problems and len(problems) == 1
 
 
+@pytest.mark.long
 def test_a_killed_worker_loses_nothing(sources: list[Path]) -> None:
     distributed = pytest.importorskip("distributed")
     expected = list(open_sources(sources, config()))

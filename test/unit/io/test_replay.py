@@ -55,6 +55,7 @@ def test_the_live_node_says_what_score_says(
     assert all(same(dict(a.signals), dict(b.signals)) for a, b in zip(records, expected, strict=True))
 
 
+@pytest.mark.long
 def test_held_inputs_and_a_map_of_obstacles_replay_too(tmp_path: Path, ros_domain: int) -> None:
     odometry = [r for r in episode(0, 40) if r.topic == "/odom"]
     bag = write_bag(tmp_path / "bag", odometry)

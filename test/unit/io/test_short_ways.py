@@ -51,7 +51,7 @@ def spoiled(frames: list[RawFrame], seed: int) -> list[RawFrame]:
     return result
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 60), st.booleans()), min_size=1, max_size=4))
 def test_episodes_judged_together_equal_the_live_monitor(parts: list[tuple[int, int, bool]]) -> None:
     for semantics in ("boolean", "quantitative"):
