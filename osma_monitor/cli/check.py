@@ -16,6 +16,7 @@ from osma_monitor.core import stl
 from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.safety import load_library
 from osma_monitor.core.signals.schema import SCHEMA, SignalSpec
+from osma_monitor.core.stl.graph import flow_down
 from osma_monitor.core.stl.runtime import compare, interval_arithmetic
 from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, FUTURE, TEMPORAL, UNARY_TERMS
 
@@ -125,6 +126,8 @@ def _plain_texts(content: str) -> Iterator[_Text]:
 def _yaml_texts(name: str, content: str, findings: list[Finding]) -> Iterator[_Text]:
     try:
         root = yaml.compose(content, Loader=yaml.SafeLoader)
+    except RecursionError:
+        raise UserError(f"{name}: no valid YAML: nested too deeply") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -248,33 +251,51 @@ def signal_range(spec: SignalSpec) -> tuple[float, float, float]:
 
 
 def _threshold_problems(formula: stl.Formula) -> list[str]:
-    """Comparisons that every or no value of the signals fulfils."""
+    """Comparisons that every or no value of the signals fulfils, or that fail at an edge of the trace by themselves."""
     problems: list[str] = []
-    ranges: list[tuple[float, float, float]] = []
     nodes = formula.nodes
+    usual, edge = _reachable(formula, edge=False), _reachable(formula, edge=True)
+    _, polarity = flow_down(nodes)
     for index, node in enumerate(nodes):
+        if node.op not in COMPARISONS:
+            continue
+        lower, upper = usual[index][:2]
+        text, reason = str(formula.subformula(index)), _range_text(formula, index)
+        if formula.subformula(node.args[0]) == formula.subformula(node.args[1]):
+            problems.append(f"{text!r} compares a term with itself")
+        elif lower > 0 or (lower == 0 and node.op in ("<=", ">=")):
+            problems.append(f"{text!r} always holds: {reason}")
+        elif upper < 0 or (upper == 0 and node.op in ("<", ">")):
+            problems.append(f"{text!r} can never hold: {reason}")
+        elif polarity[index] == 1 and edge[index][1] == -math.inf:
+            steps = {n.op for n in formula.subformula(index).nodes} & {"prev", "next"}
+            where = "first" if "prev" in steps else "last"
+            problems.append(f"{text!r} fails at the {where} sample, where there is no neighbour and its value is +inf")
+    return problems
+
+
+def _reachable(formula: stl.Formula, edge: bool) -> list[tuple[float, float, float]]:
+    """Interval of every term and comparison over all values of the signals; ``edge``: where prev and next are +inf."""
+    ranges: list[tuple[float, float, float]] = []
+    for node in formula.nodes:
         args = [ranges[a] for a in node.args]
         result = _FULL
         if node.op == "number":
             result = (node.value, node.value, node.value)
         elif node.op == "signal":
-            result = signal_range(SCHEMA[node.name])
+            low, high, _ = signal_range(SCHEMA[node.name])
+            # at the edge only the missing neighbour is infinite
+            result = (max(low, -1e300), min(high, 1e300), math.nan) if edge else (low, high, math.nan)
         elif node.op in UNARY_TERMS or node.op in BINARY_TERMS:
             result = interval_arithmetic(node.op, *args)
         elif node.op in COMPARISONS:
-            lower, upper, _ = compare(node.op, args[0], args[1], False)
-            text = str(formula.subformula(index))
-            reason = _range_text(formula, index)
-            if formula.subformula(node.args[0]) == formula.subformula(node.args[1]):
-                problems.append(f"{text!r} compares a term with itself")
-            elif lower > 0 or (lower == 0 and node.op in ("<=", ">=")):
-                problems.append(f"{text!r} always holds: {reason}")
-            elif upper < 0 or (upper == 0 and node.op in ("<", ">")):
-                problems.append(f"{text!r} can never hold: {reason}")
+            result = compare(node.op, args[0], args[1], False)
+        elif edge and node.op in ("prev", "next"):
+            result = (math.inf, math.inf, math.inf)
         elif node.op in TEMPORAL and node.op not in ("rise", "fall"):
             result = args[0]
         ranges.append(result)
-    return problems
+    return ranges
 
 
 def _range_text(formula: stl.Formula, index: int) -> str:

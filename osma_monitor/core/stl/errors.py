@@ -30,7 +30,11 @@ class FormulaError(UserError, ValueError):
         line_end = len(text) if line_end < 0 else line_end
         self.column = start - line_start + 1
         self.offending = text[start : min(stop, line_end)]
+        self._arguments = (reason, text, start, stop, hint)
         super().__init__(self._render(text[line_start:line_end]))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (FormulaError, self._arguments)
 
     def _render(self, line: str) -> str:
         # a long formula is cut to a window around the mark, so that the message stays readable

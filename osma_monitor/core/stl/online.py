@@ -157,6 +157,10 @@ class Library:
         if snapshot["closed"]:
             self._end = update
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copies and pickles take the state along; generated functions cannot be copied, so they are made anew."""
+        return (_rebuild, (self.formulas, self.gate_signals, self._declared, self.snapshot()))
+
     def _current(self) -> Update:
         """What the last sample gave; before the first everything is undecided."""
         if self._end is not None:
@@ -194,6 +198,14 @@ class Library:
             self.__dict__["update"] = self._parts["wide"]
         update: Update = self._parts["interval"](stamp, row)
         return update
+
+
+def _rebuild(
+    formulas: tuple[Formula, ...], gates: frozenset[str], signals: frozenset[str] | None, snapshot: Mapping[str, Any]
+) -> Library:
+    library = Library(*formulas, gate_signals=gates, signals=signals)
+    library.restore(snapshot)
+    return library
 
 
 def read_sample(values: Sample, signals: Sequence[str], declared: frozenset[str] | None) -> list[float]:

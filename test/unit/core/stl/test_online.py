@@ -1,8 +1,10 @@
 """Online monitors: against the slow evaluator and against whole-trace evaluation, prefix by prefix."""
 
+import copy
 import gc
 import json
 import math
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -236,6 +238,31 @@ def test_snapshots_of_other_libraries_are_refused():
             other.restore(saved)
     with pytest.raises(stl.TraceError):
         library.restore({**saved, "version": 99})
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda library: pickle.loads(pickle.dumps(library))])
+def test_copies_go_their_own_way(duplicate):
+    texts = ["always(x < 3)", "once[0,5](x > 2)", "always(x > 2 -> eventually[0,1](x < 1))"]
+    library = stl.Library(texts, signals=["x", "y"])
+    for i, x in enumerate((1.0, math.nan, 2.5)):
+        library.update(i * 1_000_000_000, {"x": x})
+    other = duplicate(library)
+    before = repr(library.snapshot())
+    assert repr(other.update(3_000_000_000, {"x": 9.0})) != repr(library.close())
+    library.restore(other.snapshot())
+    assert repr(library.update(4_000_000_000, {"x": 0.0})) == repr(other.update(4_000_000_000, {"x": 0.0}))
+    assert repr(other.snapshot()) != before
+
+
+def test_no_clauses_and_many_clauses():
+    none = stl.Library()
+    update = none.update(0, {})
+    assert update.rho.shape == (0,) and len(update) == 0 and none.close().verdicts() == ()
+    many = stl.Library(f"always(x{i} < {i})" for i in range(300))
+    update = many.update(0, {f"x{i}": 1.0 for i in range(300)})
+    assert update.rho.tolist() == [i - 1.0 for i in range(300)]
+    twice = stl.Library("always(x < 3)", "always(x < 3)")
+    assert twice.update(0, {"x": 1.0}).rho.tolist() == [2, 2]
 
 
 def test_a_closed_trace_takes_no_samples_and_closes_once():

@@ -162,6 +162,13 @@ def test_a_long_formula_shows_the_part_around_the_mark():
     assert max(map(len, str(caught.value).splitlines())) < 200
 
 
+def test_errors_cross_processes():
+    with pytest.raises(stl.FormulaError) as caught:
+        stl.parse("x < 3 y")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and again.hint == caught.value.hint and again.column == 7
+
+
 def test_formulas_are_values():
     one, other = stl.parse("always(x<3)"), stl.parse("always (x < 3.0)")
     assert one == other and one is not other and len({one, other, stl.parse("always(x<4)")}) == 2
