@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from osma_monitor.core.metrics import clauses, outcomes, rankings, safety, structural
-from osma_monitor.core.metrics.paired import PairedComparison, compare_policies
+from osma_monitor.core.metrics.paired import PAIR_KEYS, PairedComparison, compare_policies
 from osma_monitor.core.metrics.scores import ScoreTable, natural
 from osma_monitor.core.metrics.statistics import Interval
 from osma_monitor.report.model import OUTCOME_KINDS
 from osma_monitor.report.table import Column, Table, frame
 
-#: Paired comparisons printed at most; with more policies the pairs with the largest difference in Safety come first.
+#: Paired comparisons made at most: those with the largest difference in Safety.
 PAIRS = 60
 
 
@@ -88,7 +90,7 @@ def composition(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ())
         o, c, severity = (
             outcomes.outcome_composition(part),
             outcomes.contingency(part),
-            outcomes.severity_by_outcome(part),
+            outcomes.severity_by_outcome(part, resamples=1),  # only the means are printed,
         )
         rows.append(
             {
@@ -206,43 +208,49 @@ def correlations(table: ScoreTable, notes: Sequence[str] = ()) -> Table:
     return Table("correlations", title, columns, frame(rows, columns), (*notes, said), keys=1)
 
 
-def comparisons(table: ScoreTable) -> tuple[list[PairedComparison], list[str]]:
-    """Every two policies on the tasks and seeds that both have, and what could not be compared or was left out."""
-    policies = sorted({str(p) for p in table.scored().column("policy")}, key=natural)
-    found: list[PairedComparison] = []
+def comparisons(table: ScoreTable, limit: int = PAIRS) -> tuple[list[PairedComparison], list[str]]:
+    """Two policies each on the tasks and seeds that both have, and what could not be compared or was left out.
+
+    Of more than ``limit`` pairs those with the largest difference in Safety are compared.
+    """
+    scored = table.scored()
+    runs: dict[str, dict[tuple[object, ...], int]] = {}
+    columns = [scored.column(name) for name in (*PAIR_KEYS, "policy")]
+    for row, (*key, policy) in enumerate(zip(*columns, strict=True)):
+        runs.setdefault(str(policy), {})[tuple(key)] = row
+    sizes = Counter(str(p) for p in scored.column("policy"))
+    safe, known = ~scored.unsafe, ~scored.safety_unknown
+    ranked: list[tuple[float, str, str, NDArray[np.intp]]] = []
     said: list[str] = []
-    for first, second in combinations(policies, 2):
-        shared, left_out = common(table, first, second)
-        if not len(shared):
+    for first, second in combinations(sorted(runs, key=natural), 2):
+        common = runs[first].keys() & runs[second].keys()
+        if not common:
             said.append(f"{first} and {second} share no task and seed.")
             continue
-        try:
-            found.append(compare_policies(shared, first, second))
-        except ValueError as error:
-            said.append(f"{first} and {second} are not compared: {error}.")
+        a, b = (np.array([runs[policy][key] for key in common], np.intp) for policy in (first, second))
+        both = known[a] & known[b]
+        gap = abs(float(safe[b][both].mean()) - float(safe[a][both].mean())) if both.any() else -1.0
+        ranked.append((-gap, first, second, np.sort(np.concatenate([a, b]))))
+    ranked.sort(key=lambda pair: (pair[0], natural(pair[1]), natural(pair[2])))
+    found: list[PairedComparison] = []
+    for _, first, second, rows in ranked[:limit]:
+        repeated = sizes[first] + sizes[second] - len(runs[first]) - len(runs[second])
+        if repeated:
+            said.append(f"{first} and {second} are not compared: {repeated} episodes repeat a task and seed.")
             continue
+        found.append(compare_policies(scored.select(rows), first, second))
+        left_out = sizes[first] + sizes[second] - len(rows)
         if left_out:
             said.append(f"{first} and {second}: {left_out} episodes without a partner are left out.")
-    found.sort(key=lambda c: -abs(c.safety.difference) if c.safety.n else math.inf)
+    if len(ranked) > limit:
+        said.append(f"{len(ranked) - limit} further pairs with smaller differences are left out.")
     return found, said
-
-
-def common(table: ScoreTable, first: str, second: str) -> tuple[ScoreTable, int]:
-    """The episodes of the two policies whose suite, task and seed both have, and how many others there are."""
-    scored = table.scored()
-    keys = list(zip(*(scored.column(name) for name in ("suite", "task", "seed")), strict=True))
-    policy = scored.column("policy")
-    sides = [{k for k, p in zip(keys, policy, strict=True) if p == name} for name in (first, second)]
-    both = sides[0] & sides[1]
-    mine = [i for i, p in enumerate(policy) if p in (first, second)]
-    rows = [i for i in mine if keys[i] in both]
-    return scored.select(np.array(rows, np.intp)), len(mine) - len(rows)
 
 
 def paired(found: Sequence[PairedComparison], said: Sequence[str], notes: Sequence[str] = ()) -> Table:
     """Differences of two policies over the same tasks and seeds: paired bootstrap and exact McNemar."""
     rows = []
-    for c in found[:PAIRS]:
+    for c in found:
         row: dict[str, Any] = {"first": c.first, "second": c.second, "pairs": c.pairs}
         for name in ("sr", "safety", "sbu", "vsi"):
             d = getattr(c, name)
@@ -262,10 +270,9 @@ def paired(found: Sequence[PairedComparison], said: Sequence[str], notes: Sequen
         Column("sbu", "ΔSBU", "signed", 3, interval=True),
         Column("vsi", "ΔVSI", "signed", 3, interval=True),
     )
-    more = [f"{len(found) - PAIRS} further pairs are left out."] if len(found) > PAIRS else []
     method = "Fractions. Bootstrap over pairs (10,000 resamples, 95 %); p of the exact McNemar test."
     title = "Policies compared on the same tasks and seeds"
-    return Table("paired", title, columns, frame(rows, columns), (*notes, method, *said, *more), keys=2)
+    return Table("paired", title, columns, frame(rows, columns), (*notes, method, *said), keys=2)
 
 
 def all_tables(

@@ -14,7 +14,7 @@ from page_reader import Page
 from osma_monitor.core.episode import EpisodeRecord, Outcome
 from osma_monitor.core.motion import FEATURES
 from osma_monitor.io.configuration import clause_library
-from osma_monitor.report import build
+from osma_monitor.report import build, clause_tables
 from osma_monitor.report.margins import margin_source
 from osma_monitor.report.model import PolicySummary, Report
 from osma_monitor.report.page import render_page
@@ -260,3 +260,26 @@ def test_obstacles_are_counted_under_every_policy() -> None:
     words = Page(render_page(report)).words
     for s in report.obstacles:
         assert f"{s.unsafe} of {s.n} {s.distance:.2f} m" in words
+
+
+def test_of_many_pairs_the_largest_differences_are_compared() -> None:
+    records = synthetic.study(seeds=(0,))
+    more = [
+        replace(r, info=replace(r.info, policy=f"p{i}"))
+        for i in range(3)
+        for r in records
+        if r.info.policy == "cautious"
+    ]
+    scores = build.collect([*records, *more]).scores
+    everything, said = clause_tables.comparisons(scores)
+    assert len(everything) == 10 and not said
+    some, said = clause_tables.comparisons(scores, limit=4)
+    assert said == ["6 further pairs with smaller differences are left out."]
+    assert [(c.first, c.second) for c in some] == [(c.first, c.second) for c in everything[:4]]
+    assert all("shortest_path" in (c.first, c.second) for c in some)
+
+
+def test_repeated_drives_are_not_paired() -> None:
+    records = synthetic.study(seeds=(0,))
+    found, said = clause_tables.comparisons(build.collect([*records, records[0]]).scores)
+    assert not found and said == ["cautious and shortest_path are not compared: 1 episodes repeat a task and seed."]
