@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -247,10 +248,15 @@ class ScoreTable:
         return dict(sorted(labelled.items(), key=lambda item: [natural(part) for part in item[0]]))
 
 
-def natural(value: object) -> list[tuple[int, float, str]]:
+def natural(value: object) -> tuple[tuple[int, float, str], ...]:
     """Sort key that takes numbers inside texts as numbers."""
-    parts = re.split(r"(\d+)", str(value))
-    return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in parts if part]
+    return _natural(str(value))
+
+
+@lru_cache(maxsize=1 << 16)
+def _natural(text: str) -> tuple[tuple[int, float, str], ...]:
+    parts = re.split(r"(\d+)", text)
+    return tuple((0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in parts if part)
 
 
 Scores = Iterable[EpisodeScore] | ScoreTable
