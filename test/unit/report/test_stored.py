@@ -1,0 +1,56 @@
+"""The tables of a data set, from its columns and from its records."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from osma_monitor.core.signals.raw import same
+from osma_monitor.io import dataset, store
+from osma_monitor.io.configuration import clause_library
+from osma_monitor.io.scoring import DatasetScores
+from osma_monitor.report.build import Collected, build, collect
+from osma_monitor.report.stored import collect_stored
+
+from .report_examples import study
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("stored")
+    records = study()
+    still = {name: np.full(len(records[0].stamps_ns), np.nan) for name in records[0].signals}
+    plain = replace(records[0], info=replace(records[0].info, episode_id="arm", attributes={}), signals=still)
+    for record in [*records, plain]:
+        store.write_record(base / "run", record)
+    dataset.compact(base / "run", base / "set")
+    return base / "set"
+
+
+def test_what_is_collected_is_that_of_the_records(data: Path) -> None:
+    library = clause_library()
+    found = collect_stored(DatasetScores(data), library)
+    expected = collect(dataset.read_records(data), rescore=library)
+    assert found.records == () and len(expected.records) > len(found.episodes) > 0
+    for name in {f.name for f in fields(Collected)} - {"records", "scores", "columns"}:
+        assert same(getattr(found, name), getattr(expected, name)), name
+    assert found.columns is not None and expected.columns is not None
+    assert same(dict(found.columns.signals), {k: expected.columns.signals[k] for k in found.columns.signals})
+
+
+def test_every_table_is_the_same(data: Path) -> None:
+    library = clause_library()
+    reports = [
+        build(collected, rescore=library)
+        for collected in (
+            collect_stored(DatasetScores(data), library),
+            collect(dataset.read_records(data), False, library),
+        )
+    ]
+    assert [t.key for t in reports[0].tables] == [t.key for t in reports[1].tables]
+    for a, b in zip(reports[0].tables, reports[1].tables, strict=True):
+        assert a.frame.equals(b.frame), a.key
+        assert a.notes == b.notes and a.title == b.title
