@@ -22,7 +22,7 @@ from sensor_msgs.msg import JointState
 
 from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step
 from osma_monitor.core.signals.assembler import AssemblyConfig, Fault, FrameAssembler, Input
-from osma_monitor.core.signals.raw import PARTS
+from osma_monitor.core.signals.raw import PARTS, RawFrame
 from osma_monitor.msg import Contacts, EpisodeEvent, GripperState, ObjectStates
 from osma_monitor.ros import conversions, topics
 from osma_monitor.ros.diagnostics import InputReport
@@ -69,6 +69,7 @@ class ReceiverConfig:
 
     inputs: tuple[TopicInput, ...] = field(default_factory=default_inputs)
     sources: tuple[str, ...] = ()  #: parts to wait for when a START names none; empty: those with a publisher
+    complete: Callable[[RawFrame], RawFrame] | None = None  #: adds what no message says (distances, mapped obstacles)
     assembly: AssemblyConfig | None = None  #: None: exact joins of what the source declares
     start_grace: float = 1.0  #: s that the primary topic waits for the others at start
     frame_timeout_ns: int = 5 * SECOND  #: exact joins: an incomplete frame is given up
@@ -257,7 +258,12 @@ class FrameReceiver:
             return False
         return topic == self.config.assembly.primary
 
-    def _frame(self, frame: Any, now: int) -> None:
+    def _frame(self, frame: RawFrame, now: int) -> None:
+        if self.config.complete is not None:
+            try:
+                frame = self.config.complete(frame)
+            except Exception as error:  # the frame as it came still counts
+                self.refuse("frames", f"not completed ({type(error).__name__})", str(error))
         if frame.stamp_ns <= self.last_stamp_ns:
             # the assembler has made sure that it is no single late message
             self.refuse("clock", "set back", f"from {self.last_stamp_ns} to {frame.stamp_ns} ns")

@@ -29,6 +29,7 @@ PARAMETERS = (
     ),
     # frames
     Parameter("robot", str, "", "Robot file, by name or path; empty: the topics of docs/topics.md, joined by stamp."),
+    Parameter("obstacles", str, "", "Map of obstacles (YAML) for a robot that tracks none; needs a robot file."),
     Parameter(
         "sources",
         str,

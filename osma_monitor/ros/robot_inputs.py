@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,9 +27,12 @@ from osma_monitor.core.robot import (
     gripper_contact,
     measure_tare,
 )
-from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Objects
+from osma_monitor.core.signals.geometry import Primitive, with_distances
+from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Objects, RawFrame
 from osma_monitor.core.signals.transforms import IDENTITY, Transform, UnknownFrameError
-from osma_monitor.io.bag.messages import CONVERSIONS
+from osma_monitor.io.bag.messages import CONVERSIONS, object_shapes
+from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, footprint_solids
+from osma_monitor.msg import ObjectShapes
 from osma_monitor.ros import topics
 from osma_monitor.ros.conversions import to_ns
 from osma_monitor.ros.inputs import TopicInput
@@ -42,8 +45,13 @@ _READINGS = 2000
 class RobotInputs:
     """Subscribable inputs of a robot, its transforms, and its force sensors."""
 
-    def __init__(self, node: Node, robot: RobotModel, refuse: Refuse) -> None:
+    def __init__(self, node: Node, robot: RobotModel, refuse: Refuse, obstacles: ObstacleMap | None = None) -> None:
         self.robot = robot
+        self._field = ObstacleField(obstacles, footprint_solids(robot.footprint)) if obstacles is not None else None
+        self._footprint = [
+            Primitive(s.primitive, s.size, s.position, s.orientation) for s in robot.footprint if s.frame in BASE_FRAMES
+        ]
+        self._shapes: dict[str, Sequence[Primitive]] = {}
         self._node, self._refuse = node, refuse
         self.buffer = robot.buffer()
         self._tares = {s.topic: Tare() for s in robot.force_sensors}
@@ -61,8 +69,18 @@ class RobotInputs:
         found += [self._force_input(sensor) for sensor in self.robot.force_sensors]
         return tuple(found)
 
+    def complete(self, frame: RawFrame) -> RawFrame:
+        """Distances that nobody measured, from the footprint and the objects' shapes; obstacles of the map."""
+        if self._shapes:
+            frame = with_distances(frame, self._footprint, self._shapes)
+        return self._field.add([frame])[0] if self._field is not None else frame
+
     def listen(self) -> None:
-        """Subscribe to /tf where its message type is installed, and offer the tare service where there is a sensor."""
+        """Subscribe to what frames are made with: shapes, /tf where its message type is installed; offer to tare."""
+        if self._footprint:
+            self._owned.append(
+                self._node.create_subscription(ObjectShapes, topics.OBJECT_SHAPES, self.take_shapes, topics.latched())
+            )
         with contextlib.suppress(UserError):
             transform_type = message_type("tf2_msgs/msg/TFMessage")
             for topic, qos, fixed in (
@@ -83,6 +101,13 @@ class RobotInputs:
             self._node.destroy_subscription(subscription)
         if self.robot.force_sensors:
             self._node.destroy_service(self._service)
+
+    def take_shapes(self, message: ObjectShapes) -> None:
+        """Collision shapes of objects; those of other objects stay."""
+        try:
+            self._shapes.update(object_shapes(message))
+        except ValueError as error:
+            self._refuse(topics.OBJECT_SHAPES, "malformed", str(error))
 
     def take_transforms(self, message: Any, fixed: bool) -> None:
         """A tf2_msgs/TFMessage."""

@@ -28,6 +28,8 @@ from osma_monitor.core.robot import RobotModel
 from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step, by_edge, by_gap
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.errors import InputError
+from osma_monitor.io.obstacles import load_obstacles
 from osma_monitor.io.robots import load_robot
 from osma_monitor.msg import (
     ClauseList,
@@ -102,13 +104,16 @@ class SafetyMonitor(LifecycleNode):
             config = self._monitor_config()
             folder = self._log_folder()
             self.robot = load_robot(self.values.robot) if self.values.robot else None
+            if self.values.obstacles and self.robot is None:
+                raise UserError("a map of obstacles needs a robot file with a footprint: give the parameter robot")
             if self.robot is not None:
-                self._robot_inputs = RobotInputs(self, self.robot, self._refuse_input)
+                obstacles = load_obstacles(self.values.obstacles) if self.values.obstacles else None
+                self._robot_inputs = RobotInputs(self, self.robot, self._refuse_input, obstacles)
             self._world = self.robot.frame if self.robot is not None else conversions.WORLD_FRAME
             self._tiers = read_tiers() if self.values.markers else {}
             self._inputs = self._robot_inputs.topic_inputs() if self._robot_inputs else default_inputs()
-        except UserError as error:
-            self.failure = error
+        except (UserError, InputError) as error:
+            self.failure = error if isinstance(error, UserError) else UserError(str(error))
             self.get_logger().error(printable(str(error), 1000))
             return TransitionCallbackReturn.FAILURE
         self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report)
@@ -199,6 +204,7 @@ class SafetyMonitor(LifecycleNode):
         second = 1e9
         return ReceiverConfig(
             inputs=self._inputs,
+            complete=self._robot_inputs.complete if self._robot_inputs is not None else None,
             assembly=self.robot.assembly() if self.robot is not None else None,
             sources=v.sources,
             frame_timeout_ns=round(v.frame_timeout * second),
@@ -231,8 +237,15 @@ class SafetyMonitor(LifecycleNode):
             robot=self.robot.name if self.robot is not None else "",
             templates=v.templates,
             tags=v.tags,
-            sources=self.robot.parts() if self.robot is not None else v.sources,
+            sources=self._parts(),
         )
+
+    def _parts(self) -> tuple[str, ...]:
+        """Raw parts of frames that no event declares."""
+        if self.robot is None:
+            return tuple(self.values.sources)
+        mapped = ("objects",) if self.values.obstacles else ()
+        return tuple(dict.fromkeys((*self.robot.parts(), *mapped)))
 
     # -- what a person says (operator.py) ------------------------------------------------------------------------
 

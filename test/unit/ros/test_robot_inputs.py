@@ -6,11 +6,13 @@ import pytest
 pytest.importorskip("rclpy")
 
 from geometry_msgs.msg import PoseStamped, WrenchStamped
-from osma_monitor.msg import Contacts, ObjectStates
+from osma_monitor.msg import Contacts, ObjectShapes, ObjectStates
 from osma_monitor.srv import Tare
 from sensor_msgs.msg import JointState
 
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.signals.raw import Base, Objects, RawFrame
+from osma_monitor.io.obstacles import parse_obstacles
 from osma_monitor.io.robots import parse_robot
 from osma_monitor.ros.conversions import header
 from osma_monitor.ros.robot_inputs import RobotInputs, message_type
@@ -163,3 +165,48 @@ def test_types_are_checked_at_start():
     with pytest.raises(UserError, match="install its package no_such_msgs"):
         message_type("no_such_msgs/msg/Thing")
     assert message_type("osma_monitor/msg/Contacts") is Contacts
+
+
+MOBILE = """
+name: cart
+frame: world
+inputs: [{part: base, topic: odom}, {part: objects, topic: objects}]
+primary: odom
+footprint: [{primitive: box, size: [0.5, 0.3, 0.2], position: [0.0, 0.0, 0.2]}]
+"""
+
+
+def cart_frame(objects=None):
+    base = Base(np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0]), np.zeros(3), np.zeros(3))
+    return RawFrame(STAMP, base=base, objects=objects)
+
+
+def test_distances_come_from_footprint_and_shapes():
+    robot, _, refused = robot_inputs(MOBILE)
+    ball = ObjectShapes(id=["o"], primitive=[ObjectShapes.SPHERE])
+    ball.dimensions.extend([0.1, 0.0, 0.0])
+    ball.position.extend([0.0, 0.0, 0.0])
+    ball.orientation.extend([0.0, 0.0, 0.0, 1.0])
+    robot.take_shapes(ball)
+    objects = Objects(
+        ("o", "measured"),
+        ("vase", "vase"),
+        ("obstacle", "obstacle"),
+        np.array([[2.5, 0.0, 0.2], [9.0, 0.0, 0.2]]),
+        np.array([[0.0, 0.0, 0.0, 1.0]] * 2),
+        np.array([np.nan, 0.25]),
+        np.array([-1, -1], np.int8),
+    )
+    frame = robot.complete(cart_frame(objects))
+    assert frame.objects.distance.tolist() == [pytest.approx(2.5 - 1.0 - 0.5 - 0.1), 0.25]
+    ball.dimensions.append(1.0)
+    robot.take_shapes(ball)
+    assert refused[-1][:2] == ("object_shapes", "malformed")
+
+
+def test_a_map_gives_obstacles_to_a_robot_that_tracks_none():
+    vase = "{id: v, category: vase, position: [3.0, 0.0], shape: {primitive: cylinder, size: [0.2, 0.5]}}"
+    text = f"obstacles:\n  - {vase}\n"
+    robot = RobotInputs(None, parse_robot(MOBILE), print, parse_obstacles(text))
+    frame = robot.complete(cart_frame())
+    assert frame.objects.id == ("v",) and frame.objects.distance.tolist() == [pytest.approx(3.0 - 1.0 - 0.5 - 0.2)]
