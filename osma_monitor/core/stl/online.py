@@ -99,6 +99,21 @@ class Library:
                 self._end = self._end._replace(results=tuple(s.result(True) for s in self._streams))
         return self._end
 
+    @property
+    def samples(self) -> int:
+        """Accepted samples so far."""
+        return self._current().samples
+
+    @property
+    def refused(self) -> int:
+        """Samples refused so far, because their stamps repeat or go back."""
+        return self._current().refused
+
+    @property
+    def unknown(self) -> NDArray[np.int64]:
+        """(clauses,) accepted samples so far in which some signal of the clause was missing, NaN or infinite."""
+        return self._current().unknown
+
     def ages_ns(self) -> dict[str, int | None]:
         """For every signal the time from its last known value to the last stamp; None when it was never known."""
         current = self._current()
@@ -267,6 +282,25 @@ class OnlineMonitor:
     def close(self) -> Verdict:
         """Ends the trace."""
         return self.library.close().verdict(0)
+
+    @property
+    def samples(self) -> int:
+        """Accepted samples so far."""
+        return self.library.samples
+
+    @property
+    def refused(self) -> int:
+        """Samples refused so far, because their stamps repeat or go back."""
+        return self.library.refused
+
+    @property
+    def unknown(self) -> int:
+        """Accepted samples so far in which some signal was missing, NaN or infinite."""
+        return int(self.library.unknown[0])
+
+    def ages_ns(self) -> dict[str, int | None]:
+        """For every signal the time from its last known value to the last stamp; None when it was never known."""
+        return self.library.ages_ns()
 
     def reset(self) -> None:
         """Back to a new monitor."""

@@ -90,6 +90,11 @@ def test_a_missing_signal_is_unknown_with_its_age():
     assert update.status.tolist() == [stl.SATISFIED, stl.UNKNOWN]
     assert update.unknown.tolist() == [0, 2]
     assert library.ages_ns() == {"f": 0, "v": 3 * SECOND}
+    monitor = stl.OnlineMonitor("always(f < 200)")
+    for i, f in enumerate((1.0, NAN, None)):
+        monitor.update(i * SECOND, {"f": f})
+    monitor.update(0, {"f": 1.0})
+    assert (monitor.samples, monitor.unknown, monitor.refused, monitor.ages_ns()) == (3, 2, 1, {"f": 2 * SECOND})
     never = stl.Library("always(f < 200)")
     never.update(0, {})
     assert never.ages_ns() == {"f": None}
