@@ -33,8 +33,8 @@ def one(policy: str, task: str, success: bool | None, rho: float, seed: int = 0,
 
 
 def matched() -> list[EpisodeScore]:
-    """Two policies on the same 60 tasks, from the synthetic episodes."""
-    rows = [s for s in synthetic(120, seed=4) if not s.aborted]
+    """Two policies on the same tasks, from the 500 synthetic episodes."""
+    rows = [s for s in synthetic(500, seed=4) if not s.aborted]
     half = len(rows) // 2
     return [
         dataclasses.replace(s, policy="a" if i < half else "b", task=f"t{i % half}", suite="s", seed=0)
