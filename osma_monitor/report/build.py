@@ -110,13 +110,15 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
     )
 
 
-def _joined(pieces: Sequence[SignalColumns]) -> SignalColumns:
+def _joined(pieces: list[SignalColumns]) -> SignalColumns:
+    """All pieces as one; they are emptied column by column, so that memory holds the signals once."""
     lengths = np.concatenate([np.diff(piece.offsets) for piece in pieces])
-    return SignalColumns(
-        np.concatenate([piece.stamps_ns for piece in pieces]),
-        {name: np.concatenate([piece.signals[name] for piece in pieces]) for name in pieces[0].signals},
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-    )
+    stamps = np.concatenate([piece.stamps_ns for piece in pieces])
+    held = [dict(piece.signals) for piece in pieces]
+    names = list(held[0])
+    pieces.clear()
+    signals = {name: np.concatenate([columns.pop(name) for columns in held]) for name in names}
+    return SignalColumns(stamps, signals, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
 def _chunks(records: Iterable[EpisodeRecord]) -> Iterator[list[EpisodeRecord]]:

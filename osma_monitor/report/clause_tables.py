@@ -87,11 +87,8 @@ def composition(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ())
     rows = []
     for key, chosen in table.groups(by).items():
         part = table.select(chosen)
-        o, c, severity = (
-            outcomes.outcome_composition(part),
-            outcomes.contingency(part),
-            outcomes.severity_by_outcome(part, resamples=1),  # only the means are printed,
-        )
+        o, c = outcomes.outcome_composition(part), outcomes.contingency(part)
+        severity = outcomes.severity_by_outcome(part, resamples=1)  # only the means are printed
         rows.append(
             {
                 **_named(by, key),
