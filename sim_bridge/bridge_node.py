@@ -80,6 +80,14 @@ PARAMETERS = (
         86400,
     ),
     Parameter(
+        "settle_time",
+        float,
+        0.5,
+        "s that no node may appear for before the first episode, so that recorders miss nothing.",
+        0.0,
+        60.0,
+    ),
+    Parameter(
         "summary_limit", float, 15.0, "s of wall time to wait for the monitor's summary after an episode.", 0.0, 86400
     ),
     Parameter("abort_limit", int, 2, "Aborted episodes in a row after which the run ends.", 1),
@@ -134,6 +142,7 @@ class Bridge:
         self._last_action = STOP
         self._summaries: dict[str, EpisodeSummary] = {}
         self._violations = 0
+        self._quiet = False  #: discovery has come to rest once
         self._sent: list[tuple[Any, Any]] = []
         self._parts: dict[str, Any] = {}
         node = self.node
@@ -353,6 +362,8 @@ class Bridge:
                 "takes part in lockstep_participants"
             )
 
+        self._await_quiet(spinner)
+
         def matched() -> bool:
             return all(
                 p.get_subscription_count() >= self.node.count_subscribers(p.topic_name)
@@ -360,6 +371,24 @@ class Bridge:
             )
 
         spinner.until(matched, min(2.0, self.values.startup_limit))
+
+    def _await_quiet(self, spinner: Spinner) -> None:
+        """Before the first episode: discovery has come to rest."""
+        if self._quiet:
+            return
+        self._quiet = True
+        known: list[Any] = []
+        since = time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal known, since
+            readers = [self.node.count_subscribers(p.topic_name) for p in (self._episode, *self._parts.values())]
+            now = [*sorted(self.node.get_node_names()), *readers]
+            if now != known:
+                known, since = now, time.monotonic()
+            return time.monotonic() - since >= self.values.settle_time
+
+        spinner.until(quiet, 4 * self.values.settle_time)
 
     def _await_answers(self, spinner: Spinner) -> tuple[str, ...]:
         """Serve callbacks until the observation is answered. Returns who stayed silent past the limit."""

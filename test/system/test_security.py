@@ -60,7 +60,7 @@ def allowed(node):
 
 
 #: Allowed though a node started in the usual way does not have it: what only some robots or parameters bring.
-SOMETIMES = {"/tf", "/tf_static", "/clock", "/joy", "/parameter_events", "/safety_monitor/tare"}
+SOMETIMES = {"/object_shapes", "/tf", "/tf_static", "/clock", "/joy", "/parameter_events", "/safety_monitor/tare"}
 SOMETIMES |= {"/cmd_vel_raw", "/joint_command_raw", "/joint_command"}
 
 
