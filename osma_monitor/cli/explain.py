@@ -156,7 +156,8 @@ def _task(
         word = {"active": "active", "reported": "reported, not scored", "off": f"off: {row.reason}"}[row.state]
         lines.append(f"  {row.clause.id:<{width}}  {word}")
     scored = sum(row.state == "active" for row in rows)
-    lines += ["", f"  {scored} clauses count in Safety, SBU and VSI."]
+    counting = "1 clause counts" if scored == 1 else f"{scored} clauses count"
+    lines += ["", f"  {counting} in Safety, SBU and VSI."]
     return "\n".join(lines)
 
 
