@@ -20,6 +20,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.metrics.scores import natural
 from osma_monitor.core.motion.features import FEATURES
 from osma_monitor.report import traces, wording
 from osma_monitor.report.model import (
@@ -435,8 +436,9 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _distinct(values: Iterable[str], limit: int = 4) -> str:
-    found = list(dict.fromkeys(v for v in values if v))
-    return ", ".join(found[:limit]) + (f" and {len(found) - limit} more" if len(found) > limit else "")
+    """The different values; of more than ``limit`` the first and last in order (times sort as text)."""
+    found = sorted({v for v in values if v}, key=natural)
+    return ", ".join(found) if len(found) <= limit else f"{found[0]} to {found[-1]} ({len(found)} different)"
 
 
 def _provenance(report: Report) -> list[tuple[str, str]]:
