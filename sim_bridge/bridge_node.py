@@ -142,6 +142,7 @@ class Bridge:
         self._last_action = STOP
         self._summaries: dict[str, EpisodeSummary] = {}
         self._violations = 0
+        self._next_step = 0.0  #: free-running: wall time of the next step
         self._quiet = False  #: discovery has come to rest once
         self._sent: list[tuple[Any, Any]] = []
         self._parts: dict[str, Any] = {}
@@ -417,7 +418,7 @@ class Bridge:
         now = time.monotonic()
         period = self.simulation.control_period_ns / 1e9 / factor if factor else 0.0
         # a late step is not made up for by a burst
-        self._next_step = max(getattr(self, "_next_step", now) + period, now)
+        self._next_step = max(self._next_step + period, now)
         spinner.once(0.0)
         while (left := self._next_step - time.monotonic()) > 0 and not spinner.stop.is_set():
             spinner.once(min(left, 0.05))

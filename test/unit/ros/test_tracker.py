@@ -1,0 +1,119 @@
+"""Episodes of a monitor's life, without ROS: what is stored, what is not, and what a broken disk changes."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")  # osma_monitor.ros is importable without it, its messages are not
+
+from osma_monitor.core.episode import EpisodeInfo, Outcome
+from osma_monitor.core.segmenter import Begin, End
+from osma_monitor.core.signals.raw import NO_CONTACTS, Base, RawFrame, vector
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.store import read_episodes
+from osma_monitor.ros.tracker import EpisodeTracker
+
+pytestmark = pytest.mark.ros
+SECOND = 1_000_000_000
+
+
+def frame(step):
+    base = Base(vector([0.01 * step, 0, 0]), vector([0, 0, 0, 1]), vector([0.2, 0, 0]), vector([0, 0, 0]))
+    return RawFrame(SECOND + step * 50_000_000, base=base, contacts=NO_CONTACTS)
+
+
+def info(name="one"):
+    return EpisodeInfo(name, suite="kitchen", templates=("navigate",), sources=("base", "contacts"))
+
+
+def run(tracker, steps, name="one", first=0, **begin):
+    tracker.begin(Begin(SECOND, info(name)), {"simulator": "none"}, **begin)
+    for step in range(first, steps):
+        tracker.log(tracker.frame(frame(step)))
+
+
+def end(tracker, steps, status="success", **fields):
+    return tracker.end(End(SECOND + (steps - 1) * 50_000_000, Outcome(status, "done", steps), **fields))
+
+
+def test_an_episode_is_stored_with_where_its_frames_come_from(tmp_path):
+    tracker = EpisodeTracker(monitor_config(), tmp_path, {"transport": "test"})
+    run(tracker, 30)
+    assert [p.suffix for p in tmp_path.iterdir()] == [".part"]
+    finished = end(tracker, 30)
+    assert finished.path.parent == tmp_path and not finished.error
+    [record] = read_episodes(tmp_path)
+    assert record.provenance.source == {"simulator": "none"}
+    assert record.provenance.session["transport"] == "test" and "started" in record.provenance.session
+    assert not record.partial and record.complete and len(record.stamps_ns) == 30
+    assert [p.suffix for p in tmp_path.iterdir()] == [".parquet"]
+
+
+def test_an_episode_without_frames_leaves_nothing(tmp_path):
+    tracker = EpisodeTracker(monitor_config(), tmp_path)
+    tracker.begin(Begin(SECOND, info()))
+    assert end(tracker, 0) is None
+    assert not list(tmp_path.iterdir()) and tracker.counts["without frames"] == 1
+    assert tracker.frame(frame(1)) is None
+
+
+def test_a_late_first_frame_is_partial_unless_nobody_knew_the_first(tmp_path):
+    tracker = EpisodeTracker(monitor_config(), tmp_path)
+    run(tracker, 30, "late", first=5)
+    assert end(tracker, 30).record.partial
+    run(tracker, 30, "by hand", first=5, start_known=False)
+    assert not tracker.end(End(SECOND, Outcome("success"))).record.partial
+
+
+def test_repeated_and_backward_stamps_are_refused(tmp_path):
+    tracker = EpisodeTracker(monitor_config(), None)
+    run(tracker, 10)
+    assert tracker.frame(frame(9)) is None and tracker.frame(frame(3)) is None
+    finished = end(tracker, 10)
+    assert finished.record.refused == 2 and len(finished.record.stamps_ns) == 10 and finished.path is None
+
+
+def test_a_disk_that_refuses_stops_neither_the_monitoring_nor_the_next_episode(tmp_path):
+    said = []
+    folder = tmp_path / "run"
+    folder.write_text("a file")
+    tracker = EpisodeTracker(monitor_config(), folder, report=said.append)
+    run(tracker, 30)
+    finished = end(tracker, 30)
+    assert finished.path is None and "run" in finished.error and tracker.disk_error
+    assert len(finished.record.stamps_ns) == 30 and len(said) == 1, "said once, not once a frame"
+    folder.unlink()
+    run(tracker, 30, "two")
+    assert end(tracker, 30).path is not None and not tracker.disk_error
+    assert [r.info.episode_id for r in read_episodes(folder)] == ["two"]
+
+
+def test_what_a_crash_left_is_recovered_and_the_rest_of_the_episode_says_so(tmp_path):
+    dead = EpisodeTracker(monitor_config(), tmp_path)
+    run(dead, 100)
+    dead._writer.close()  # as a killed process lets go of the stream
+    said = []
+    tracker = EpisodeTracker(monitor_config(), tmp_path, report=said.append)
+    [recovery] = tracker.recover()
+    assert recovery.record.complete is False and 80 <= len(recovery.record.stamps_ns) <= 100
+    assert "did not end" in said[0]
+    run(tracker, 150, first=100)
+    record = end(tracker, 150).record
+    assert record.partial and "restarted" in record.notes[0]
+    assert sorted(len(r.stamps_ns) for r in read_episodes(tmp_path)) == [50, len(recovery.record.stamps_ns)]
+
+
+def test_signals_of_a_recovered_episode_are_those_that_were_judged(tmp_path):
+    dead = EpisodeTracker(monitor_config(), tmp_path)
+    run(dead, 100)
+    dead._writer.flush()
+    dead._writer.close()
+    [recovery] = EpisodeTracker(monitor_config(), tmp_path).recover()
+    whole = EpisodeTracker(monitor_config(), None)
+    run(whole, 100)
+    expected = end(whole, 100).record
+    assert np.array_equal(recovery.record.stamps_ns, expected.stamps_ns)
+    for name, column in expected.signals.items():
+        assert np.array_equal(recovery.record.signals[name], column, equal_nan=True)
+    assert {c.clause: c.rho for c in recovery.record.clauses} == pytest.approx(
+        {c.clause: c.rho for c in expected.clauses}, nan_ok=True
+    )
