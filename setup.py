@@ -1,8 +1,8 @@
 """The part of the build that pyproject.toml cannot say: ROS messages, nodes, launch files and configuration.
 
-Without ROS the result is a pure Python wheel with config/ and launch/ under share/osma_monitor. Where ament is found
-(the prefixes of AMENT_PREFIX_PATH first, then this environment, which the ROS wheels turn into a prefix) the wheel also
-holds what CMakeLists.txt installs, so that it equals a colcon installation. OSMA_WITHOUT_ROS=1 leaves ROS out.
+Without ROS the result is a pure Python wheel with config/, launch/ and msg/ under share/osma_monitor. Where ament
+is found (the prefixes of AMENT_PREFIX_PATH first, then this environment, a prefix through the ROS wheels) the wheel
+also holds what CMakeLists.txt installs, so that it equals a colcon installation. OSMA_WITHOUT_ROS=1 leaves ROS out.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class BuildWithMessages(build_py):
         shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
         share = Path("share/osma_monitor")
-        files = {**data_files(ROOT / "config", share / "config"), **data_files(ROOT / "launch", share / "launch")}
+        # bags are read without ROS by the message definitions, so these belong to every installation
+        files = {k: v for name in ("config", "launch", "msg") for k, v in data_files(ROOT / name, share / name).items()}
         prefixes = ament_prefixes()
         if prefixes:
             stage = ROOT / "build" / "wheel_stage"

@@ -21,13 +21,13 @@ VERBS = {
     "demo": "Run the whole job once: robot, policies, monitor, report",
     "run": "Roll out policies on tasks in a simulator and log the episodes",
     "monitor": "Watch a robot or simulator over ROS and show its verdicts live",
-    "replay": "Judge a recorded bag as the live monitor would have",
+    "replay": "Publish a recorded bag through the live monitor",
     "score": "Compute the metrics of logged episodes",
     "report": "Write the tables, figures and page of one or more runs",
     "check": "Check configuration, clause and episode files",
     "export": "Write episodes in another format",
     "explain": "Explain a clause, a metric or an episode's verdict",
-    "map": "Draw where violations happened",
+    "map": "Look at a bag and write a first mapping of its topics",
     "compact": "Join many small episode files into few large ones",
 }
 

@@ -68,9 +68,9 @@ def files(root: Path, *folders: str) -> set[str]:
 
 
 def hand_written(root: Path) -> set[str]:
-    """Return what every way installs: the Python packages, configuration and launch files."""
+    """Return what every way installs: the Python packages, configuration, launch files and message definitions."""
     python = {f"site/{name}" for name in files(root, "osma_monitor", "sim_bridge")}
-    return python | {f"share/osma_monitor/{name}" for name in files(root, "config", "launch")}
+    return python | {f"share/osma_monitor/{name}" for name in files(root, "config", "launch", "msg")}
 
 
 def test_versions_agree() -> None:
