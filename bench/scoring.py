@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, Provenance
-from osma_monitor.core.metrics import clauses, outcomes, rankings, safety, sensitivity
-from osma_monitor.core.metrics.batch import SignalColumns, contact_of, evaluate_clauses, score_columns
+from osma_monitor.core.metrics import clauses, outcomes, safety
+from osma_monitor.core.metrics.batch import SignalColumns, evaluate_clauses
 from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.core.metrics.stored import table_from_rows
 from osma_monitor.core.metrics.structural import structural_indices
@@ -32,6 +32,10 @@ from osma_monitor.core.safety import Library
 from osma_monitor.core.signals.schema import SIGNALS
 from osma_monitor.io import dataset
 from osma_monitor.io.configuration import clause_library
+from osma_monitor.io.scoring import DatasetScores
+from osma_monitor.report.build import build
+from osma_monitor.report.stored import collect_stored
+from osma_monitor.report.table import render
 
 STEPS = 500
 SUITES, POLICIES, TASKS = 5, 27, 12
@@ -55,7 +59,7 @@ def main() -> int:
     given = parser.parse_args()
     library = clause_library()
     if given.data_set is not None:
-        figures = measure(given.data_set, library)
+        figures: dict[str, Any] | None = measure(given.data_set, library)
     else:
         folder = Path(tempfile.mkdtemp(prefix="osma-scoring-"))
         try:
@@ -184,33 +188,37 @@ def measure(path: Path, library: Library) -> dict[str, Any]:
         return value
 
     begin, busy = time.perf_counter(), time.process_time()
+    episodes, steps = every_table(path, library, timed)
+    total, processor = time.perf_counter() - begin, time.process_time() - busy
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    print(f"{episodes} episodes, {steps} steps: {total:.1f} s in all, peak memory {peak:.2f} GB")
+    print(f"processor time of both cores: {processor:.1f} s")
+
     stored = timed("read per-clause results", lambda: read_scores(path))
     table = timed("scores from them", lambda: table_from_rows(*stored))
     timed("every metric without bootstrap", lambda: metrics(table))
     results_only = sum(seconds[name] for name in ("scores from them", "every metric without bootstrap"))
-    main_clauses = [c for c in library if c.id in table.clauses]
-    needed = (
-        {s for c in main_clauses for s in c.signals} | sensitivity.needed_signals(library) | {"robot_contact_force"}
-    )
-    columns = timed("read the signals", lambda: dataset.read_columns(path, sorted(needed)))
-    again = timed("evaluate every clause again", lambda: rescored(table, columns, library, main_clauses))
-    timed("SR, Safety, SBU, VSI with bootstrap, 3 groupings", lambda: bootstrapped(again))
-    cells = timed("thresholds: 9 variants", lambda: sensitivity.sensitivity(again, columns, library))
-    timed("agreement of rankings", lambda: rankings.agreement(rankings.ranking_cells(cells.default, cells.variants)))
-    timed("correlations with permutation p", lambda: rankings.correlate(cells.default))
-    total, processor = time.perf_counter() - begin, time.process_time() - busy
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-    print(f"{len(table)} episodes, {len(columns.stamps_ns)} steps: {total:.1f} s in all, peak memory {peak:.2f} GB")
-    print(f"processor time of both cores: {processor:.1f} s")
     print(f"from per-clause results, without bootstrap: {results_only:.2f} s")
+    main_clauses = [c for c in library if c.id in table.clauses]
+    needed = {s for c in main_clauses for s in c.signals}
+    columns = timed("read the signals of every clause", lambda: dataset.read_columns(path, sorted(needed)))
+    timed("evaluate every clause again", lambda: evaluate_clauses(main_clauses, columns))
     return {
-        "episodes": len(table),
+        "episodes": episodes,
         "total_s": total,
         "processor_s": processor,
         "results_only_s": results_only,
         "peak_gb": peak,
         "seconds": seconds,
     }
+
+
+def every_table(path: Path, library: Library, timed: Callable[[str, Callable[[], Any]], Any]) -> tuple[int, int]:
+    """What `osma score --all` does with a data set; how many episodes and steps that were."""
+    collected = timed("scores and signals from the columns", lambda: collect_stored(DatasetScores(path), library))
+    report = timed("every table of `osma score --all`", lambda: build(collected, rescore=library))
+    timed("their text", lambda: [render(table, "text", None) for table in report.tables])
+    return len(collected.scores), int(collected.scores.steps.sum())
 
 
 def read_scores(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -228,19 +236,6 @@ def read_scores(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def rescored(table: ScoreTable, columns: Any, library: Library, main_clauses: Any) -> ScoreTable:
-    order = [table.index(c.id) for c in main_clauses]
-    return score_columns(
-        evaluate_clauses(main_clauses, columns),
-        table.active[:, order],
-        table.success,
-        table.keys,
-        table.steps,
-        contact=contact_of(columns),
-        library_hash=library.hash,
-    )
-
-
 def metrics(table: ScoreTable) -> None:
     for keys in (("suite", "policy"), ("suite", "policy", "task")):
         safety.by_group(table, keys, bootstrap=False)
@@ -250,12 +245,6 @@ def metrics(table: ScoreTable) -> None:
     outcomes.contact_summary(table)
     outcomes.depth_mix(table)
     structural_indices(table)
-
-
-def bootstrapped(table: ScoreTable) -> None:
-    for keys in ((), ("suite", "policy"), ("suite", "policy", "task")):
-        safety.by_group(table, keys)
-    outcomes.severity_by_outcome(table)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Frames that no sane source sends: live, collected and re-scored records agree, and nothing unknown passes for safe."""
+"""Frames that no sane source sends: live, collected and re-scored records agree, and nothing unknown is safe."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
