@@ -81,6 +81,7 @@ class Judged:
         "flags",
         "frame",
         "lower",
+        "plain",
         "point",
         "program",
         "rho",
@@ -97,6 +98,7 @@ class Judged:
     status: NDArray[np.int8]
     triggered: NDArray[np.bool_]
     unknown: NDArray[np.int64]
+    plain: tuple[list[float], list[float], list[float]]
 
     def __init__(
         self, program: Program, point: bool, state: tuple[Any, ...], flags: tuple[bool, ...], frame: Frame
@@ -113,6 +115,8 @@ class Judged:
         elif name == "triggered":
             self.triggered = np.array([self.is_triggered(c) for c in range(len(self.program.triggers))], dtype=np.bool_)
             self.triggered.flags.writeable = False
+        elif name == "plain":
+            self.plain = self.lists("judged", self.frame)
         elif name == "unknown":
             self.unknown = np.array(self.frame[6] or [0] * len(self.program.triggers), dtype=np.int64)
             self.unknown.flags.writeable = False
@@ -122,20 +126,30 @@ class Judged:
 
     def read(self, which: str, frame: Frame) -> _Arrays:
         """The arrays of ``which`` ('judged' or 'now') at a frame."""
+        return _arrays(*self.lists(which, frame))
+
+    def lists(self, which: str, frame: Frame) -> tuple[list[float], list[float], list[float]]:
+        """Lower, upper and rho of all clauses."""
         program = self.program
         stamp, samples, _, _, closed, values, _, results = frame
         count = len(program.triggers)
         if not samples:
-            return _arrays([-math.inf] * count, [math.inf] * count, [math.nan] * count)
+            return [-math.inf] * count, [math.inf] * count, [math.nan] * count
         function = program.namespace[which + ("_point" if self.point else "_interval")]
-        lists = function(self.state, values, samples, closed, stamp)
+        lower, upper, rho = function(self.state, values, samples, closed, stamp)
         if not program.streamed:
-            return _arrays(*lists)
-        bounds = dict(zip(program.simple, zip(*lists, strict=True), strict=True))
+            return lower, upper, rho
+        bounds = dict(zip(program.simple, zip(lower, upper, rho, strict=True), strict=True))
         for (clause, _), result in zip(program.streamed, results, strict=True):
             bounds[clause] = result[0 if which == "judged" else 1]
         ordered = [bounds[c] for c in range(count)]
-        return _arrays(*([b[part] for b in ordered] for part in range(3)))
+        return [b[0] for b in ordered], [b[1] for b in ordered], [b[2] for b in ordered]
+
+    def verdict(self, clause: int) -> Verdict:
+        """One clause's verdict, without the detour over arrays."""
+        lower, upper, rho = (float(part[clause]) + 0.0 for part in self.plain)
+        status = status_name(status_code(lower, upper))
+        return Verdict(rho, lower, upper, status, self.is_triggered(clause))
 
     def is_triggered(self, clause: int) -> bool:
         positions = self.program.triggers[clause]
@@ -236,9 +250,7 @@ class Update:
 
     def verdict(self, clause: int) -> Verdict:
         """The verdict on one clause by its position."""
-        shared = self._shared
-        lower, upper, rho = float(shared.lower[clause]), float(shared.upper[clause]), float(shared.rho[clause])
-        return Verdict(rho, lower, upper, status_name(status_code(lower, upper)), shared.is_triggered(clause))
+        return self._shared.verdict(clause)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts on all clauses."""
