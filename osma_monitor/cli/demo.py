@@ -11,6 +11,7 @@ import typer
 
 from osma_monitor.cli import rollouts
 from osma_monitor.cli.episodes import episodes, libraries, make_report
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_OK
 
 POLICIES = ("shortest_path", "cautious")
@@ -21,7 +22,7 @@ OBSTACLES = (("trash_bin", "cushion", "bag"), ("vase", "wine", "floor_pot"), ("b
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("demo")(demo)
+    app.command("demo", help=help_of(demo))(demo)
 
 
 def demo(

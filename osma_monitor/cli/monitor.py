@@ -18,6 +18,7 @@ import yaml
 from rich.console import Console
 from rich.live import Live
 
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.cli.live_view import LiveView
 from osma_monitor.core.errors import EXIT_OK, UserError
 
@@ -26,7 +27,7 @@ _GRACE_S = 5.0
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("monitor")(monitor)
+    app.command("monitor", help=help_of(monitor))(monitor)
 
 
 def monitor(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, told
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.cli.score import format_of, write
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
 from osma_monitor.core.safety import Library
@@ -22,7 +23,7 @@ PAGE = "report.html"
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("report")(report)
+    app.command("report", help=help_of(report))(report)
 
 
 def report(

@@ -13,13 +13,14 @@ import yaml
 
 from osma_monitor.cli import rollouts
 from osma_monitor.cli.demo import conclude
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_OK, UserError
 from osma_monitor.report.wording import plural
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("run")(run)
+    app.command("run", help=help_of(run))(run)
 
 
 def run(

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, told
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.preferences import preference_pairs, to_json_lines
 from osma_monitor.core.metrics.scores import ScoreTable
@@ -28,7 +29,7 @@ SUFFIX: dict[Format, str] = {"text": ".txt", "csv": ".csv", "markdown": ".md", "
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("score")(score)
+    app.command("score", help=help_of(score))(score)
 
 
 def score(
