@@ -54,6 +54,7 @@ sys.meta_path.insert(0, Absent())
 import osma_monitor.core, osma_monitor.cli.main, osma_monitor.io
 for package in (osma_monitor.core, osma_monitor.io):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        __import__(module.name)
+        if module.name != "osma_monitor.io.bag.replayer":  # publishes a bag on ROS topics; only `osma replay` loads it
+            __import__(module.name)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
