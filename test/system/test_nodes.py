@@ -45,6 +45,7 @@ def test_all_three_end_with_zero_under_traffic(nodes, observer, tmp_path, number
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_monitor_ends_with_zero_fifty_times(nodes, observer, tmp_path, number):
     status = observer.listen(ClauseStatus, STATUS)
@@ -55,6 +56,7 @@ def test_the_monitor_ends_with_zero_fifty_times(nodes, observer, tmp_path, numbe
     codes = []
     for _ in range(25):
         monitor = nodes.start("safety_monitor", episode_log="")
+        observer.until(lambda m=monitor: "active" in m.output, "the monitor", 30, bridge, monitor)
         seen = len(status)
         observer.until(lambda seen=seen: len(status) > seen + 20, "20 frames", 30, bridge, monitor)
         codes.append(monitor.stop(number))
