@@ -1,0 +1,1 @@
+"""Everything that touches files: the episode store, bags, data sets, exports."""
