@@ -17,10 +17,12 @@ from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import Library
 from osma_monitor.io.configuration import clause_library, monitor_config
 from osma_monitor.io.partitions import score_on_cluster
-from osma_monitor.io.sources import Findings, kind_of, open_sources
+from osma_monitor.io.scoring import DatasetScores
+from osma_monitor.io.sources import Findings, expand, kind_of, open_sources
 from osma_monitor.io.store import read_episodes
 from osma_monitor.report import build
 from osma_monitor.report.model import Report
+from osma_monitor.report.stored import collect_stored
 
 #: A run folder's own copy of the clause library that judged it.
 LIBRARY_FILE = "library.yaml"
@@ -73,6 +75,21 @@ def episodes(
         raise UserError(why[0])
 
 
+def data_set(paths: Sequence[Path]) -> DatasetScores | None:
+    """The compacted data set that ``paths`` are, for scoring from its columns.
+
+    None for anything else, for several, and for one that is empty or damaged: `episodes` reads what there is, and says
+    what is wrong.
+    """
+    found = [source for path in paths for source in expand(path)]
+    with contextlib.suppress(UserError):
+        if len(found) == 1 and kind_of(found[0]) == "dataset":
+            with Console(stderr=True).status(f"reading {escape(found[0].name)}"):
+                data = DatasetScores(found[0])
+            return data if len(data.table) else None
+    return None
+
+
 def told(findings: Findings) -> bool:
     """Print what was met while reading, a line each; whether any of it is a problem."""
     for line in [*findings.remarks, *findings.problems]:
@@ -109,7 +126,7 @@ def _policies(path: Path) -> set[str]:
 
 
 def make_report(
-    records: Iterable[EpisodeRecord],
+    records: Iterable[EpisodeRecord] | DatasetScores,
     by: Sequence[str] = build.DEFAULT_BY,
     traces: bool = False,
     title: str = "Safety report",
@@ -117,12 +134,18 @@ def make_report(
     facts: dict[str, str] | None = None,
     rescore: bool = False,
 ) -> Report:
-    """The report of ``records``; ``rescore`` also tries other thresholds. UserError for an unknown ``by`` column.
+    """The report of ``records``, or of a data set from its columns (without traces).
+
+    ``rescore`` also tries other thresholds. Raises UserError for an unknown ``by`` column.
 
     ``libraries`` are those that may have judged; clauses are described, and thresholds varied, by the one that did.
     """
     # which one it was is known after reading, and the signals to keep are the same in all but exotic libraries
-    collected = build.collect(records, traces, libraries[0] if rescore and libraries else None)
+    wanted = libraries[0] if rescore and libraries else None
+    if isinstance(records, DatasetScores):
+        collected = collect_stored(records, wanted)
+    else:
+        collected = build.collect(records, traces, wanted)
     judged = next((x for x in libraries if collected.scores.library_hash == (x.hash,)), None)
     try:
         again = judged if rescore else None

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, told
+from osma_monitor.cli.episodes import columns, data_set, episodes, libraries, make_report, told
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.preferences import preference_pairs, to_json_lines
@@ -65,7 +65,9 @@ def score(
     rescore = whole or bool({"sensitivity", "rankings"} & set(table or ()))
     keys = columns(by or []) or DEFAULT_BY
     found = Findings()
-    records = episodes(paths, judge(library, gates), mapping, found, scheduler)
+    config = judge(library, gates)
+    stored = None if scheduler else data_set(paths)
+    records = stored if stored is not None else episodes(paths, config, mapping, found, scheduler)
     report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore)
     selected = select(report.tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:
@@ -80,8 +82,10 @@ def score(
         print("osma: no scored clause was active in these episodes; --table inactive says why", file=sys.stderr)
     if told(found):
         return EXIT_BAD_INPUT
-    if fail_on_violation and any(r.safety != "safe" for r in report.records if r.outcome.status != "aborted"):
-        return EXIT_FINDINGS
+    if fail_on_violation and report.scores is not None:
+        scores = report.scores
+        if bool(((scores.unsafe | scores.safety_unknown) & ~scores.aborted).any()):
+            return EXIT_FINDINGS
     return EXIT_OK
 
 

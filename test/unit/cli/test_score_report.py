@@ -68,6 +68,25 @@ def test_score_csv_is_one_table_of_full_precision(run: Path, capsys: pytest.Capt
         assert row.vsi == pytest.approx(sum(r.depth for r in group) / len(group))
 
 
+def test_score_of_a_data_set_reads_columns_and_prints_what_its_records_give(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    compact(run, data)
+    words = [[str(data), "--all"], [str(data), "--by", "tier,policy", "--fail-on-violation", "--format", "csv"]]
+
+    def printed() -> list[tuple[int, str]]:
+        return [(main(["score", *given]), capsys.readouterr().out) for given in words]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("osma_monitor.cli.score.data_set", lambda paths: None)
+        expected = printed()
+    # nothing may go record by record now
+    monkeypatch.setattr("osma_monitor.cli.score.episodes", lambda *given: pytest.fail("read record by record"))
+    assert printed() == expected
+    assert [code for code, _ in expected] == [0, 1]
+
+
 def test_score_picks_tables_and_writes_files(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", str(run), "--format", "latex", "--table", "ssi", "--table", "paired"]) == 0
     out = capsys.readouterr().out
