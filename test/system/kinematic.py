@@ -47,6 +47,7 @@ class KinematicSimulation:
         c, s = np.cos(self._yaw), np.sin(self._yaw)
         self._x += float(c * action.vx - s * action.vy) * dt
         self._y += float(s * action.vx + c * action.vy) * dt
+        self._x += 1e-3 * sum(action.joints)  # joint targets leave a trace, too
         self._step += 1
         return self._frame(np.array([action.vx, action.vy, action.yaw_rate]))
 
@@ -116,7 +117,12 @@ class ChasePolicy:
     def act(self, frame: RawFrame) -> Action:
         assert frame.base is not None and frame.objects is not None
         delta = frame.objects.position[0] - frame.base.position
-        return Action(vx=float(delta[0]) * self._gain * 3, vy=float(delta[1]) * 0.7, yaw_rate=float(np.sin(delta[0])))
+        return Action(
+            vx=float(delta[0]) * self._gain * 3,
+            vy=float(delta[1]) * 0.7,
+            yaw_rate=float(np.sin(delta[0])),
+            joints=(float(delta[0]) / 3, float(delta[1]) / 7),
+        )
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,33 @@ def test_it_runs_every_task_seed_and_policy_and_says_where_it_is(tmp_path, kinem
     assert [p.finished for p in seen if p.event == "end"] == list(range(1, 9))
     assert seen[-1].total == 8
     assert result.violations == seen[-1].violations == sum(p.event == "violation" for p in seen)
+
+
+@pytest.mark.parametrize("topics", [["cmd_vel"], ["cmd_vel", "joint_command"]])
+def test_commands_arrive_to_the_last_bit_on_one_topic_or_two(tmp_path, kinematic_commands, topics):
+    sys.path.insert(0, str(KINEMATIC.parent))
+    try:
+        from kinematic import ChasePolicy, KinematicSimulation
+    finally:
+        sys.path.pop(0)
+    run_session(
+        ["steps/50"],
+        ["a"],
+        [3],
+        tmp_path / "run",
+        bridge_parameters={"commands": topics},
+        commands=kinematic_commands,
+    )
+    simulation, policy = KinematicSimulation(), ChasePolicy()
+    frame = simulation.reset("steps/50", 3)
+    policy.reset(simulation.info())
+    expected = [frame.base.position[0]]
+    while simulation.outcome() is None:
+        action = policy.act(frame)
+        frame = simulation.step(action if "joint_command" in topics else replace(action, joints=()))
+        expected.append(frame.base.position[0])
+    [record] = read_episodes(tmp_path / "run")
+    assert record.signals["base_x"].tolist() == expected
 
 
 def test_two_sessions_at_once_do_not_meet(tmp_path, kinematic_commands):
