@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from osma_monitor.core.episode import EpisodeRecord, Provenance
+from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.signals.raw import same
 from osma_monitor.io.bag.frames import BagFrames
@@ -145,9 +145,7 @@ def _last_line(log: Path) -> str:
 
 def _plain(record: EpisodeRecord) -> EpisodeRecord:
     """A record without what may differ between equal runs."""
-    p = record.provenance
-    kept = Provenance(p.monitor_version, p.library_hash, p.gate_semantics, p.backend, p.source)
-    return replace(record, provenance=kept)
+    return replace(record, provenance=replace(record.provenance, session={}))
 
 
 def _equal(bag: Path, mapping: Mapping, folder: Path) -> bool:

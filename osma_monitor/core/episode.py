@@ -77,6 +77,7 @@ class Provenance:
 
     monitor_version: str = ""
     library_hash: str = ""
+    registry_hash: str = ""  #: of the rules and suites that decide which clauses apply
     gate_semantics: str = "boolean"
     backend: str = "native"
     source: Mapping[str, str] = field(

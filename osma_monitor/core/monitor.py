@@ -43,6 +43,18 @@ class MonitorConfig:
     prediction_horizon: float = 1.0  #: s, a violation foreseen within it is a WARN; 0: no prediction
     source: Mapping[str, str] = field(default_factory=dict)  #: provenance of the frames: simulator, robot file, bag ...
 
+    def provenance(self, session: Mapping[str, str] | None = None) -> Provenance:
+        """Where the numbers of a record made under this configuration come from."""
+        return Provenance(
+            monitor_version=osma_monitor.__version__,
+            library_hash=self.library.hash,
+            registry_hash=self.registry.hash,
+            gate_semantics=self.gate_semantics,
+            backend=self.backend,
+            source=dict(self.source),
+            session=dict(session or {}),
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClauseUpdate:
@@ -297,14 +309,7 @@ class SignalMonitor:
             partial=late or (outcome.steps is not None and outcome.steps != len(stamps)),
             refused=self.refused,
             notes=tuple(notes),
-            provenance=Provenance(
-                monitor_version=osma_monitor.__version__,
-                library_hash=self.config.library.hash,
-                gate_semantics=self.config.gate_semantics,
-                backend=self.config.backend,
-                source=dict(self.config.source),
-                session=dict(session or {}),
-            ),
+            provenance=self.config.provenance(session),
         )
 
 

@@ -15,9 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-import osma_monitor
 from osma_monitor.core import safety, stl
-from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, Provenance
+from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import STATUS_NAMES, MonitorConfig, SignalMonitor
 from osma_monitor.core.motion import episode_motion
@@ -222,14 +221,7 @@ class BatchJudge:
             partial=e.late or (e.outcome.steps is not None and e.outcome.steps != len(stamps)),
             refused=e.refused,
             notes=tuple(e.notes),
-            provenance=Provenance(
-                monitor_version=osma_monitor.__version__,
-                library_hash=config.library.hash,
-                gate_semantics=config.gate_semantics,
-                backend=config.backend,
-                source=dict(config.source),
-                session=dict(e.session),
-            ),
+            provenance=config.provenance(e.session),
         )
 
 

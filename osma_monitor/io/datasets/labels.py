@@ -15,12 +15,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-import osma_monitor
-from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, OutcomeStatus, Provenance
+from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, OutcomeStatus
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.motion import MotionFeatures
 from osma_monitor.core.signals.schema import SIGNALS
@@ -118,12 +118,7 @@ def _record(
         clauses=tuple(results),
         inactive=inactive,
         motion=MotionFeatures(),
-        provenance=Provenance(
-            monitor_version=osma_monitor.__version__,
-            library_hash=config.library.hash,
-            gate_semantics=config.gate_semantics,
-            source={"labels": path.name},
-        ),
+        provenance=replace(config.provenance(), source={"labels": path.name}),
     )
 
 

@@ -61,5 +61,5 @@ def make_record(seed: int, steps: int, *, period_ns: int = 50_000_000) -> Episod
         partial=seed % 7 == 3,
         refused=seed,
         notes=("joined late", "é"),
-        provenance=Provenance("0.1.0", "abc", "boolean", "native", {"simulator": "mujoco 3.3.1"}, {"host": "h"}),
+        provenance=Provenance("0.1.0", "abc", "def", "boolean", "native", {"simulator": "mujoco 3.3.1"}, {"host": "h"}),
     )

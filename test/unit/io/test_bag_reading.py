@@ -27,7 +27,7 @@ from bag_examples import (
 from rosbags.rosbag2 import Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from osma_monitor.core.episode import EpisodeRecord, Outcome, Provenance
+from osma_monitor.core.episode import EpisodeRecord, Outcome
 from osma_monitor.core.monitor import EpisodeMonitor
 from osma_monitor.core.signals.raw import same
 from osma_monitor.io.bag.mapping import Mapping, parse_mapping
@@ -53,7 +53,7 @@ def without_session(record: EpisodeRecord) -> EpisodeRecord:
     from dataclasses import replace
 
     p = record.provenance
-    plain = Provenance(p.monitor_version, p.library_hash, p.gate_semantics, p.backend, p.source, {})
+    plain = replace(p, session={})
     return replace(record, provenance=plain)
 
 
