@@ -89,7 +89,8 @@ class SafetyMonitor(LifecycleNode):
             self.trigger_configure()
             if self.failure is not None:
                 raise self.failure
-            self.trigger_activate()
+            if self.trigger_activate() != TransitionCallbackReturn.SUCCESS:
+                raise self.failure or UserError("the monitor could not be activated")
         settle()
         return spin_until_stopped(spinner)
 
@@ -112,21 +113,35 @@ class SafetyMonitor(LifecycleNode):
             self._world = self.robot.frame if self.robot is not None else conversions.WORLD_FRAME
             self._tiers = read_tiers() if self.values.markers else {}
             self._inputs = self._robot_inputs.topic_inputs() if self._robot_inputs else default_inputs()
-        except (UserError, InputError) as error:
-            self.failure = error if isinstance(error, UserError) else UserError(str(error))
-            self.get_logger().error(printable(str(error), 1000))
-            return TransitionCallbackReturn.FAILURE
-        self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report)
-        self.tracker.recover()
-        self.tracker.warm_up()
-        self._make_publishers()
+            self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report)
+            self.tracker.warm_up()
+            self.tracker.recover()
+            self._make_publishers()
+        except Exception as error:  # rclpy would turn it into a state without a word
+            return self._failed(error)
         self.get_logger().info(
             f"{len(config.library)} clauses; episodes are logged into {folder}" if folder else "episodes are not logged"
         )
         return TransitionCallbackReturn.SUCCESS
 
+    def _failed(self, error: Exception) -> TransitionCallbackReturn:
+        """Say why a transition failed."""
+        known = isinstance(error, (UserError, InputError))
+        text = str(error) if known else f"internal error: {type(error).__name__}: {error}"
+        self.failure = error if isinstance(error, UserError) else UserError(text)
+        self.get_logger().error(printable(text, 1000))
+        return TransitionCallbackReturn.FAILURE
+
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Listen."""
+        try:
+            self._listen()
+        except Exception as error:
+            return self._failed(error)
+        self.get_logger().info("active")
+        return TransitionCallbackReturn.SUCCESS
+
+    def _listen(self) -> None:
         self.receiver = FrameReceiver(
             self, self._guarded(self._on_step), self._receiver_config(), self._on_repeat, self._segmenter
         )
@@ -141,8 +156,6 @@ class SafetyMonitor(LifecycleNode):
             self._timers_owned.append(self.create_timer(period, callback, clock=self._steady))
         # last: whoever sees this publisher may take it that the monitor listens
         self._status = self._publisher(ClauseStatus, topics.STATUS, topics.reliable())
-        self.get_logger().info("active")
-        return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop listening; the running episode ends incomplete."""
@@ -318,6 +331,8 @@ class SafetyMonitor(LifecycleNode):
             self.get_logger().error(printable(reason, 1000))
         self._cannot_judge = reason
         if isinstance(step, RawFrame):
+            if self.tracker is not None:
+                self.tracker.note(printable(reason, 500))
             self.latch.set("unknown", [printable(reason)], step.stamp_ns)
             self._publish_state()
             # answered, so that lock-step goes on and says UNKNOWN in place of nothing

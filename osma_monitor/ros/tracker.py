@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
-from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, Update
+from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, SignalMonitor, Update
 from osma_monitor.core.segmenter import Begin, End
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.errors import StoreError
@@ -79,7 +79,11 @@ class EpisodeTracker:
         return recoveries
 
     def warm_up(self) -> None:
-        """Do once what is slow the first time (late imports of the log's libraries), before frames come."""
+        """Do once what is slow the first time, before frames come: compile formulas, import what the log needs.
+
+        Raises UserError when the formulas cannot be evaluated (a back end that is not installed).
+        """
+        SignalMonitor(EpisodeInfo(""), self.config, {})
         if self.folder is None:
             return
         stamps, column = pa.array(np.zeros(1, np.int64)), pa.array(np.zeros(1))
