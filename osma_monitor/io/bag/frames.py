@@ -408,20 +408,23 @@ class _QuickAssembler(FrameAssembler):
         parts = {i.key: i.part for i in config.inputs}
         self._parts = parts if len(set(parts.values())) == len(parts) else {}
 
-    def _push_exact(self, topic: str, stamp_ns: int, value: Any, now_ns: int) -> list[RawFrame]:
-        if len(self._pending) == 1 and not self._missed:
-            pending = self._pending.get(stamp_ns)
-            if pending is not None and topic not in pending.values:
-                values = pending.values
-                values[topic] = value
-                if len(values) < len(self._inputs):
-                    return []
-                if not self._parts:  # several inputs of one part are merged
-                    return self._close_up_to(stamp_ns)
-                self._pending.clear()
-                self.last_stamp_ns = stamp_ns
-                return [RawFrame(stamp_ns, **{part: values[key] for key, part in self._parts.items()})]
-        return super()._push_exact(topic, stamp_ns, value, now_ns)
+    def push(self, topic: str, stamp_ns: int, value: Any, now_ns: int | None = None) -> list[RawFrame]:
+        """As the assembler's own. A value for the one open frame needs none of its other checks."""
+        if self._missed or self._behind or self.config.mode != "exact" or len(self._pending) != 1:
+            return super().push(topic, stamp_ns, value, now_ns)
+        pending = self._pending.get(stamp_ns)
+        if pending is None or topic in pending.values or self._newest.get(topic, 0) >= stamp_ns:
+            return super().push(topic, stamp_ns, value, now_ns)
+        self._newest[topic] = stamp_ns
+        values = pending.values
+        values[topic] = value
+        if len(values) < len(self._inputs):
+            return []
+        if not self._parts:  # several inputs of one part are merged
+            return self._close_up_to(stamp_ns)
+        self._pending.clear()
+        self.last_stamp_ns = stamp_ns
+        return [RawFrame(stamp_ns, **{part: values[key] for key, part in self._parts.items()})]
 
 
 def _absolute(seconds: float, first_ns: int) -> int:

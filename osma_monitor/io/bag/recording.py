@@ -173,7 +173,7 @@ class Recording:
         given = 0
         for topic, stamp, data in merged:
             given += 1
-            if data[:4] == _ZSTD_MAGIC:
+            if data[:1] == _ZSTD_MAGIC[:1] and data[:4] == _ZSTD_MAGIC:
                 try:
                     data = zstandard.ZstdDecompressor().decompress(data, max_output_size=RECORD_LIMIT)
                 except zstandard.ZstdError as error:
