@@ -42,6 +42,7 @@ class Plan:
     host: str = "kitchen"
     policy_options: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  #: label of a policy -> its name, where they differ
+    host_options: dict[str, Any] = field(default_factory=dict)
 
     def items(self) -> list[tuple[str, str, int]]:
         """(policy, task, seed): policy by policy, tasks in the outer loop, as over ROS."""
@@ -89,6 +90,7 @@ def load(folder: Path) -> Plan:
             host=str(plan.get("host", "kitchen")),
             policy_options=dict(plan.get("policy_options", {})),
             names=dict(plan.get("names", {})),
+            host_options=dict(plan.get("host_options", {})),
         )
     except OSError as error:
         raise UserError(
@@ -176,7 +178,9 @@ def _carry_out(folder: Path, plan: Plan, resume: bool) -> int:
 
 
 def require(plan: Plan) -> None:
-    """Raises MissingDependencyError, before anything is made, when ROS or the simulator is missing."""
+    """Raises, before anything is made, what is wrong: MissingDependencyError when ROS or the simulator is missing,
+    UserError for options that the host does not take.
+    """
     if plan.over == ROS and importlib.util.find_spec("rclpy") is None:
         raise MissingDependencyError(
             "ROS 2 is not here: source a ROS 2 Jazzy workspace with osma_monitor built, run `make setup` and use "
@@ -184,7 +188,7 @@ def require(plan: Plan) -> None:
         )
     from sim_bridge.hosts import make_simulation
 
-    make_simulation(plan.host).close()  # a worker that can't make it could only break the pool
+    make_simulation(plan.host, **plan.host_options).close()  # a worker that can't make it could only break the pool
 
 
 def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
@@ -208,6 +212,7 @@ def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]],
             bridge_parameters={
                 "policy": policy,
                 "episodes_file": str(listed.resolve()),
+                "host_options": json.dumps(plan.host_options),
                 "commands": ["cmd_vel" if plan.host == "kitchen" else "joint_command"],
             },
             policy_parameters=plan.policy_options,
@@ -230,7 +235,7 @@ def _in_process(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]
     from sim_bridge import rollout
 
     specs = {p: rollout.PolicySpec(plan.names.get(p, p), p, plan.policy_options) for p in plan.policies}
-    setup = rollout.Setup(monitor_config, partial(EpisodeWriter, folder), plan.host)
+    setup = rollout.Setup(monitor_config, partial(EpisodeWriter, folder), plan.host, plan.host_options)
 
     def saw(job: rollout.Job, update: Any) -> None:
         if update.step == 0:

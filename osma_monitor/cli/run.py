@@ -36,6 +36,9 @@ def run(
     workers: Annotated[int, typer.Option(min=0, help="In process: how many at once; 0: one a core.")] = 0,
     option: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the policy; may be given again.")] = None,
     host: Annotated[str, typer.Option(help="Simulation, where the task ids do not begin with it.")] = "",
+    host_option: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for the simulation; may be given again.")
+    ] = None,
 ) -> int:
     """Roll out policies on tasks in a simulator and log the episodes.
 
@@ -43,8 +46,8 @@ def run(
     last line printed is the path of the page.
     """
     if resume is not None:
-        if tasks or policy or out is not None:
-            raise UserError("--resume takes tasks, policies and folder from the run; give it alone")
+        if tasks or policy or host_option or out is not None:
+            raise UserError("--resume takes tasks, policies, options and folder from the run; give it alone")
         plan, folder = rollouts.load(resume), resume
     else:
         host = host or host_of(tasks or [])
@@ -61,6 +64,7 @@ def run(
             host,
             given,
             {label: name for label, name in labels.items() if label != name},
+            options(host_option or [], "--host-option"),
         )
         folder = rollouts.new_folder(out)
         rollouts.start(folder, plan)
@@ -174,13 +178,13 @@ def seed_list(text: str) -> tuple[int, ...]:
         raise UserError(f"--seeds {text}: expected whole numbers with commas, such as 0,3,16") from None
 
 
-def options(words: Sequence[str]) -> dict[str, Any]:
+def options(words: Sequence[str], flag: str = "--option") -> dict[str, Any]:
     """KEY=VALUE options; values read as YAML scalars (numbers, true, text)."""
     found: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key.isidentifier():
-            raise UserError(f"--option {word}: expected KEY=VALUE")
+            raise UserError(f"{flag} {word}: expected KEY=VALUE")
         try:
             found[key] = yaml.safe_load(value)
         except yaml.YAMLError:

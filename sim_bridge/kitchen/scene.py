@@ -67,12 +67,17 @@ def load_styles() -> Mapping[str, Mapping[str, Sequence[float]]]:
     return found
 
 
-def build(task: Task, style: str = "modern_1") -> mujoco.MjModel:
-    """Compile the model of a task. UserError for a style that does not exist."""
+def colors(style: str) -> Mapping[str, Sequence[float]]:
+    """Colours of one style. UserError when it does not exist."""
     styles = load_styles()
     if style not in styles:
         raise UserError(f"style {style!r} does not exist; choose one of {', '.join(styles)}")
-    color = {name: [*rgb, 1.0] for name, rgb in styles[style].items()}
+    return styles[style]
+
+
+def build(task: Task, style: str = "modern_1") -> mujoco.MjModel:
+    """Compile the model of a task. UserError for a style that does not exist."""
+    color = {name: [*rgb, 1.0] for name, rgb in colors(style).items()}
     spec = mujoco.MjSpec()
     spec.modelname = "kitchen"
     spec.option.timestep = PHYSICS_STEP_S

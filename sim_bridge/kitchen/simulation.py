@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
+from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.raw import Base, RawFrame
 from osma_monitor.resources import config_path
 from sim_bridge.kitchen import scene
@@ -77,6 +78,9 @@ class KitchenSimulation:
         condition: str = DEFAULT_CONDITION,
     ) -> None:
         instruction(condition, "sink", NO_OBSTACLE)  # says at once when it does not exist
+        scene.colors(style)
+        if max_steps is not None and max_steps < 1:
+            raise UserError(f"max_steps is {max_steps}; expected at least 1, or null for no limit")
         self._style = style
         self._jitter = jitter
         self._identical = identical_shapes

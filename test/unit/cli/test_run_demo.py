@@ -196,8 +196,58 @@ def test_a_policy_can_have_a_label_and_options(capsys: pytest.CaptureFixture[str
     assert run.options(["a=1.5", "b=true", "c=text"]) == {"a": 1.5, "b": True, "c": "text"}
 
 
+def test_options_go_to_the_simulation_and_are_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["style=coastal", "jitter={position: 0.1}", "identical_shapes=true", "max_steps=30"]
+    words = [word for option in given for word in ("--host-option", option)]
+    assert main(["run", TASKS[0], "--policy", "hold", "--seeds", "3,4", "--out", "run", "--workers", "1", *words]) == 0
+
+    def check() -> None:
+        records = {r.info.seed: r for r in read_episodes(Path("run"))}
+        assert sorted(records) == [3, 4]
+        for record in records.values():
+            assert record.info.attributes["style"] == "coastal" and record.info.attributes["shapes"] == "identical"
+            assert len(record.stamps_ns) <= 31
+        assert records[3].signals["base_x"][0] != records[4].signals["base_x"][0]  # jitter by seed
+
+    check()
+    assert rollouts.load(Path("run")).host_options == run.options(given)
+    [last] = [p for p in Path("run").glob("*.parquet") if next(iter(read_episodes(p))).info.seed == 4]
+    last.unlink()
+    assert main(["run", "--resume", "run"]) == 0
+    check()
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("colour=red", "has no option 'colour'; it takes style, jitter, identical_shapes, max_steps, condition"),
+        ("identical_shapes=3", "expected true or false"),
+        ("jitter={position: -1}", "position is -1; expected a number of at least 0"),
+        ("jitter={x: 1}", "'x' is none of position, yaw"),
+        ("max_steps=0", "expected at least 1"),
+        ("style=none", "style 'none' does not exist; choose one of"),
+        ("style=3", "expected text"),
+        ("style", "--host-option style: expected KEY=VALUE"),
+    ],
+)
+def test_an_option_that_the_simulation_does_not_take_is_said_before_the_run(
+    option: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", TASKS[0], "--policy", "hold", "--out", "x", "--host-option", option]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("x").exists()
+
+
 def test_a_plan_survives_its_file_and_a_broken_one_is_named(tmp_path: Path) -> None:
-    plan = rollouts.Plan(tuple(TASKS), ("cautious",), (0, 3), rollouts.IN_PROCESS, 2, policy_options={"a": 1.5})
+    plan = rollouts.Plan(
+        tuple(TASKS),
+        ("cautious",),
+        (0, 3),
+        rollouts.IN_PROCESS,
+        2,
+        policy_options={"a": 1.5},
+        host_options={"jitter": True},
+    )
     rollouts.start(tmp_path / "run", plan)
     assert rollouts.load(tmp_path / "run") == plan
     (tmp_path / "run" / "run.json").write_text(json.dumps({"plan": {"tasks": 3}}))
@@ -222,6 +272,7 @@ def test_the_host_follows_from_the_tasks(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.ros
 def test_over_ros_and_in_process_print_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", "kitchen/layout0/E/baby", "--policy", "mine=noisy_shortest_path", "--option", "noise=0.3"]
+    words += ["--host-option", "jitter=true"]
     outs = []
     for way in ("--in-process", "--ros"):
         assert main([*words, way, "--out", way.strip("-")]) == 0
