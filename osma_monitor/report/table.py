@@ -168,9 +168,25 @@ def _blocks(widths: Sequence[int], keys: int, limit: int | None) -> list[list[in
 
 
 def to_csv(table: Table) -> str:
-    """Full precision, one column a number; fractions stay fractions. Notes are not part of CSV."""
+    """Full precision, one column a number; fractions stay fractions. Notes are not part of CSV.
+
+    Text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection); numbers stay as
+    they are.
+    """
     names = [name for c in table.columns for name in _names(c)]
-    text: str = table.frame[names].to_csv(index=False, lineterminator="\n")
+    safe = table.frame[names].map(lambda value: spreadsheet_safe(value) if isinstance(value, str) else value)
+    text: str = safe.to_csv(index=False, header=[spreadsheet_safe(name) for name in names], lineterminator="\n")
+    return text
+
+
+def spreadsheet_safe(text: str) -> str:
+    """``text`` with a leading apostrophe where a spreadsheet would read it as a formula; numbers are none."""
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
     return text
 
 

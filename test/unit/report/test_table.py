@@ -107,3 +107,13 @@ def test_names_cannot_steer_the_terminal() -> None:
     for form in ("text", "markdown", "latex"):
         text = render(evil, form)  # type: ignore[arg-type]
         assert not {c for c in text if not c.isprintable()} - {"\n"}, form
+
+
+def test_csv_holds_no_formula() -> None:
+    names = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3", "\t=1", "-0.25", "a=b", ""]
+    frame = pd.DataFrame({"=name": names, "value": [-1.5] * len(names)})
+    made = Table("t", "t", (Column("=name", "name"), Column("value", "value", "number")), frame)
+    read = pd.read_csv(io.StringIO(render(made, "csv")), dtype={"'=name": str}, keep_default_na=False)
+    assert read["'=name"].tolist() == [*(f"'{name}" for name in names[:5]), *names[5:]]
+    assert read["value"].tolist() == [-1.5] * len(names)
+    assert "=1+1" in render(made, "text") and "'=1+1" not in render(made, "text")
