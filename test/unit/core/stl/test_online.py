@@ -50,7 +50,7 @@ def test_every_prefix_equals_the_slow_evaluator(text, trace):
 
 
 @pytest.mark.long
-@examples(40)
+@examples(10)
 @given(formulas(comparisons(terms()), max_leaves=8), traces(most=7))
 def test_every_prefix_equals_the_slow_evaluator_at_length(text, trace):
     check_every_prefix(text, trace)
@@ -118,7 +118,7 @@ def test_what_streams_let_go_of_changes_nothing(text, trace):
 
 
 @pytest.mark.long
-@examples(6)
+@examples(2)
 @given(nested(), traces(least=8, most=40))
 def test_what_streams_let_go_of_changes_nothing_at_length(text, trace):
     check_streams(text, trace)
@@ -323,3 +323,29 @@ def test_a_million_updates_leave_memory_flat():
     feed(held.at, 1_000_000)
     held.at = 1_000_000
     assert abs(held() - early) < 8192
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eventually(historically[0,2](always[0,1](x < 1)))",
+        "always(once[0,2](eventually[0,1](x < 1)))",
+        "always((x < 2) since[1,3] (eventually[0,1](x > 1)))",
+        "eventually(historically(always[0,1](x < 1)))",
+        "eventually((eventually[0,1](x < 1)) since (x > 1))",
+        "always(prev(always[0,1](x < 2)) or rise(eventually[0,1](x > 1)))",
+    ],
+)
+def test_looking_back_over_operators_that_look_ahead_reaches_the_very_edge_of_the_window(text):
+    rng = np.random.default_rng(5)
+    stamps = np.arange(60, dtype=np.int64) * 1_000_000_000
+    x = rng.integers(0, 40, 60) / 8.0
+    library = stl.Library(text)
+    for i, stamp in enumerate(stamps):
+        update = library.update(int(stamp), {"x": float(x[i])})
+        found = stl.evaluate_bounds(text, stamps[: i + 1], {"x": x[: i + 1]}, closed=False)
+        assert same(
+            (update.lower[0], update.upper[0], update.rho[0]), (found.lower[0], found.upper[0], found.rho[0])
+        ), i
+        assert same((update.now_lower[0], update.now_upper[0]), (found.lower[-1], found.upper[-1])), i
+    assert len(library._streams[0]) < 20
