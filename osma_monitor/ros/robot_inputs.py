@@ -28,7 +28,7 @@ from osma_monitor.core.robot import (
     measure_tare,
 )
 from osma_monitor.core.signals.geometry import Primitive, with_distances
-from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Objects, RawFrame
+from osma_monitor.core.signals.raw import ENVIRONMENT, Base, Contacts, EndEffector, Floats, Objects, RawFrame
 from osma_monitor.core.signals.transforms import IDENTITY, Transform, UnknownFrameError
 from osma_monitor.io.bag.messages import CONVERSIONS, object_shapes
 from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, footprint_solids
@@ -186,7 +186,7 @@ class RobotInputs:
                 force = np.full(3, np.nan)
             else:
                 force = contact_force(sensor, measured, placed, self._tares[sensor.topic])
-            pair = ((sensor.body,), ("environment",), (sensor.role,), (sensor.against,))
+            pair = ((sensor.body,), (ENVIRONMENT,), (sensor.role,), (sensor.against,))
             yield sensor.topic, Contacts(*pair, force.reshape(1, 3))
 
         return TopicInput("contacts", sensor.topic, WrenchStamped, values)

@@ -19,6 +19,7 @@ from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.signals.kinematics import PointMotion, SmoothedMotion, body_z, drift_deg, yaw
 from osma_monitor.core.signals.parameters import SignalParameters
 from osma_monitor.core.signals.raw import (
+    ENVIRONMENT,
     CONTACT_ROLES,
     OBJECT_ROLES,
     OBSTACLE_ROLES,
@@ -225,6 +226,7 @@ class SignalDeriver:
         if self._static is None:
             static = (bits & _NEVER_STATIC) == 0
             pairs = [(contacts.body_a[i], contacts.body_b[i]) for i in np.flatnonzero(static).tolist()]
+            pairs = [pair for pair in pairs if ENVIRONMENT not in pair]
             self._static = frozenset(pairs + [(b, a) for a, b in pairs])
         if self._static and count:
             seen = map(self._static.__contains__, zip(contacts.body_a, contacts.body_b, strict=True))

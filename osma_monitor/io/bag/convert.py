@@ -10,7 +10,7 @@ import numpy as np
 
 from osma_monitor.core.robot import ForceSensor, Tare, contact_force, convert_joints, gripper_contact
 from osma_monitor.core.signals.assembler import SECOND
-from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Objects
+from osma_monitor.core.signals.raw import ENVIRONMENT, Base, Contacts, EndEffector, Objects
 from osma_monitor.core.signals.transforms import Transform, UnknownFrameError
 from osma_monitor.io.bag import messages as msg
 from osma_monitor.io.bag.cdr import Decoded
@@ -84,7 +84,7 @@ class Converter:
         else:
             placed = Transform(np.array(t[:3]), np.array(t[3:]))
             force = contact_force(sensor, np.array([f.x, f.y, f.z]), placed, Tare())
-        return Contacts((sensor.body,), ("environment",), (sensor.role,), (sensor.against,), force.reshape(1, 3))
+        return Contacts((sensor.body,), (ENVIRONMENT,), (sensor.role,), (sensor.against,), force.reshape(1, 3))
 
     def transforms(self, message: Any) -> None:
         """Takes a /tf or /tf_static message."""

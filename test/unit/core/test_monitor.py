@@ -8,6 +8,7 @@ import pytest
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.monitor import EpisodeMonitor, rescore
 from osma_monitor.core.signals.raw import (
+    ENVIRONMENT,
     NO_CONTACTS,
     Base,
     Contacts,
@@ -170,3 +171,11 @@ def test_provenance_and_coverage():
     assert record.coverage["obj_above_table"] == 0.0
     assert record.missing["transport"]
     assert record.motion.d_min == 2.0
+
+
+def test_a_force_sensor_is_never_a_static_contact():
+    def push(force: float) -> Contacts:
+        return Contacts(("tool",), (ENVIRONMENT,), ("arm",), ("furniture",), np.array([[force, 0.0, 0.0]]))
+
+    _, record = run([frame(k, contacts=push(300.0 if k == 4 else 0.5)) for k in range(8)])
+    assert clause(record, "arm_furniture_force_under_200N").rho == -100.0
