@@ -42,15 +42,17 @@ def test_the_documentation_says_how_to_start_it(file):
 def test_the_job_of_sim_launch_by_hand(ros_domain, tmp_path):
     """The same nodes with the same parameter file and namespace, the same end: exit code 0 and a stored episode."""
     pytest.importorskip("mujoco")
+    from osma_monitor.cli import nodes
     from osma_monitor.io.store import read_episodes
 
     def start(executable, **parameters):
         found = shutil.which(executable, path=str(Path(sys.executable).parent))
+        command = [found] if found else [sys.executable, "-m", nodes.MODULES[executable]]
         arguments = ["--ros-args", "-r", "__ns:=/policy_cautious", "-r", "/clock:=clock"]
         arguments += ["--params-file", str(ROOT / "config" / "sim.params.yaml")]
         for name, value in parameters.items():
             arguments += ["-p", f"{name}:={value}"]
-        return subprocess.Popen([found, *arguments])
+        return subprocess.Popen([*command, *arguments])
 
     monitor = start("safety_monitor", episode_log=tmp_path / "run")
     policy = start("policy", policy="cautious")
