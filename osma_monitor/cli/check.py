@@ -1,10 +1,11 @@
-"""`osma check`: lint clause files before a robot moves."""
+"""`osma check`: lint clause and configuration files before a robot moves."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +20,9 @@ from osma_monitor.core.signals.schema import SCHEMA, SignalSpec
 from osma_monitor.core.stl.graph import flow_down
 from osma_monitor.core.stl.runtime import compare, interval_arithmetic
 from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, FUTURE, TEMPORAL, UNARY_TERMS
+from osma_monitor.io import configuration
+from osma_monitor.io.robots import load_robot
+from osma_monitor.resources import config_path
 
 Level = Literal["error", "warning", "note"]
 _TEXTS = ("formula", "formula_quantitative")
@@ -57,10 +61,15 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Clause libraries (YAML) or texts with one formula a line.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Clause libraries, rules, suites, robots (YAML); texts with one formula a line."),
+    ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print findings only.")] = False,
 ) -> int:
     """Lint clause files: syntax, unknown signals, units, thresholds that can never or always hold.
+
+    Rules, suites and robot files are read as the monitor would read them.
 
     Exit code 0: nothing found; 1: findings, each with file:line; 2: a file that cannot be read.
     """
@@ -95,6 +104,8 @@ def check_file(path: Path) -> tuple[list[Finding], int]:
     name = str(path)
     is_yaml = path.suffix.lower() in (".yaml", ".yml")
     findings: list[Finding] = []
+    if is_yaml and (load := _loader(path, content)):
+        return _loading_problem(name, load), 0
     texts = list(_yaml_texts(name, content, findings) if is_yaml else _plain_texts(content))
     seen: dict[tuple[stl.Formula, bool], _Text] = {}
     for text in texts:
@@ -106,10 +117,28 @@ def check_file(path: Path) -> tuple[list[Finding], int]:
 
 def _library_findings(name: str, content: str) -> list[Finding]:
     """What the loader of clause libraries says beyond the formulas: missing keys, anchors, duplicate ids."""
+    return _loading_problem(name, lambda: load_library(content, name))
+
+
+def _loader(path: Path, content: str) -> Callable[[], object] | None:
+    """What reads a configuration file that holds no clauses: rules, a suite, a robot."""
+    keys = {line.split(":", 1)[0] for line in content.splitlines() if ":" in line}
+    if "clauses" in keys:
+        return None
+    if {"templates", "rules"} <= keys:
+        return lambda: configuration.registry(path)
+    if "suite" in keys:
+        shipped = {p.resolve() for p in config_path("safety", "suites").glob("*.yaml")}
+        return lambda: configuration.registry(suites=() if path.resolve() in shipped else (path,))
+    return (lambda: load_robot(path)) if {"joints", "inputs"} <= keys else None
+
+
+def _loading_problem(name: str, load: Callable[[], object]) -> list[Finding]:
     try:
-        load_library(content)
+        load()
     except UserError as error:
-        return [Finding(name, 1, "error", str(error))]
+        place = re.search(re.escape(name) + r":(\d+)", str(error))
+        return [Finding(name, int(place.group(1)) if place else 1, "error", str(error))]
     return []
 
 

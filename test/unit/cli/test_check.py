@@ -145,6 +145,21 @@ def test_unreadable_files_are_one_line(tmp_path, content, name, message):
         check_file(tmp_path / "absent.yaml")
 
 
+@pytest.mark.parametrize(
+    "file", ["safety/registry.yaml", "safety/suites/kitchen.yaml", "robots/franka.yaml", "safety/library.yaml"]
+)
+def test_configuration_files_are_read_as_the_monitor_reads_them(clauses, file):
+    shipped = ROOT / "config" / file
+    assert check_file(shipped)[0] == []
+    broken = clauses(
+        shipped.read_text(encoding="utf-8").replace("description:", "descripshun:").replace("title:", "tidle:")
+    )
+    findings, _ = check_file(broken)
+    assert (
+        findings and findings[0].level == "error" and str(findings[0]).startswith(f"{broken}:{findings[0].line}: error")
+    )
+
+
 def test_exit_codes_and_output(clauses):
     app = typer.Typer()
     app.callback()(lambda: None)
