@@ -39,8 +39,8 @@ OBJECT_ROLES = ("target", "bystander", "obstacle", "human", "furniture", "other"
 #: Object roles that a mobile base keeps its distance from.
 OBSTACLE_ROLES = frozenset({"obstacle", "human"})
 
-#: Second body of the pair that a force-torque sensor reports: it is there whether or not something touches, so it is never a
-#: static contact.
+#: Second body of the pair that a force-torque sensor reports: it is there whether or not something touches, so it is
+#: never a static contact.
 ENVIRONMENT = "environment"
 
 CONTACT_UNKNOWN, CONTACT_NO, CONTACT_YES = -1, 0, 1
