@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import osma_monitor
 from osma_monitor.core import safety, stl
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, Provenance
+from osma_monitor.core.errors import UserError
 from osma_monitor.core.motion import MotionUpdate, OnlineMotion, episode_motion
 from osma_monitor.core.prediction import Prediction, TrendPredictor
 from osma_monitor.core.signals.deriver import SignalDeriver, capabilities, unavailable
@@ -39,6 +40,7 @@ class MonitorConfig:
     registry: safety.Registry
     gate_semantics: safety.GateSemantics = "boolean"
     backend: Literal["native", "rtamt"] = "native"
+    period_ns: int | None = None  #: sampling period, which the backend rtamt needs for windows
     extensions: tuple[str, ...] = ()  #: extension families that count beside those of the suite
     prediction_horizon: float = 1.0  #: s, a violation foreseen within it is a WARN; 0: no prediction
     source: Mapping[str, str] = field(default_factory=dict)  #: provenance of the frames: simulator, robot file, bag ...
@@ -155,9 +157,11 @@ class SignalMonitor:
             task=info.task,
             extensions=config.extensions,
         )
-        formulas = [stl.parse(clause.text(config.gate_semantics)) for clause in self.clauses]
         gates = GATE_SIGNALS if config.gate_semantics == "boolean" else frozenset()
-        self._library = stl.Library(*formulas, gate_signals=gates)
+        if config.backend != "native":
+            self._drop_refused(gates)
+        formulas = [stl.parse(clause.text(config.gate_semantics)) for clause in self.clauses]
+        self._library = stl.make_library(formulas, gates, backend=config.backend, period_ns=config.period_ns)
         self._columns = np.array([INDEX[name] for name in self._library.signals], np.intp)
         self._inputs = [sorted(formula.signals) for formula in formulas]
         self._scored = np.array([clause.scored for clause in self.clauses], bool)
@@ -170,6 +174,23 @@ class SignalMonitor:
         self.steps = StepLog()
         self.refused = 0  #: frames with a repeated, backward or zero stamp
         self.last_ns = 0
+
+    def _drop_refused(self, gates: frozenset[str]) -> None:
+        """A clause that the backend refuses is inactive with the reason; no other backend judges it in silence."""
+        kept = []
+        for clause in self.clauses:
+            try:
+                stl.make_library(
+                    [clause.text(self.config.gate_semantics)],
+                    gates,
+                    backend=self.config.backend,
+                    period_ns=self.config.period_ns,
+                )
+            except UserError as error:
+                self.inactive[clause.id] = f"refused by the backend {self.config.backend}: {error}"
+            else:
+                kept.append(clause)
+        self.clauses = tuple(kept)
 
     def update(self, frame: SignalFrame) -> Update | None:
         """Judge one frame; None (counted in ``refused``, nothing changed) when its stamp does not go forward."""

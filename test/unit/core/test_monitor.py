@@ -179,3 +179,18 @@ def test_a_force_sensor_is_never_a_static_contact():
 
     _, record = run([frame(k, contacts=push(300.0 if k == 4 else 0.5)) for k in range(8)])
     assert clause(record, "arm_furniture_force_under_200N").rho == -100.0
+
+
+def test_the_backend_rtamt_gives_the_same_values_and_refuses_with_a_reason():
+    pytest.importorskip("rtamt")
+    frames = [frame(k, force=300.0 if k == 4 else 0.0) for k in range(8)]
+    native = run(frames)[1]
+    official = run(frames, config=dataclasses.replace(CONFIG, backend="rtamt"))[1]
+    assert official.provenance.backend == "rtamt"
+    for mine, theirs in zip(native.clauses, official.clauses, strict=True):
+        assert (mine.clause, mine.rho, mine.status) == (theirs.clause, theirs.rho, theirs.status)
+    grip = EpisodeInfo("e", templates=("pnp_basic",), sources=("gripper", "objects", "contacts", "joints", "ee"))
+    frames = [frame(k, objects=None) for k in range(4)]  # declared and missing: unknown, not switched off
+    record = run(frames, info=grip, config=dataclasses.replace(CONFIG, backend="rtamt"))[1]
+    assert "refused by the backend rtamt" in record.inactive["held_object_tilt_world_15deg"]
+    assert clause(run(frames, info=grip)[1], "held_object_tilt_world_15deg")
