@@ -41,11 +41,9 @@ test-long: setup ## Run the long tests: fuzzing, many signals, host benchmarks
 	@$(PYTEST) -m long
 
 lint: setup ## Check style, types and the direction of imports
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/mypy $(TYPED)
-	@$(BIN)/lint-imports
+	@status=0; for check in "ruff check ." "ruff format --check ." mypy "mypy $(TYPED)" lint-imports; do \
+	  echo "lint: $$check"; $(BIN)/$$check || status=1; \
+	done; exit $$status
 
 format: setup ## Format the sources and mend what can be mended
 	@$(BIN)/ruff format .
