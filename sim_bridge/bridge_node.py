@@ -23,11 +23,12 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
+from std_msgs.msg import String
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.signals.raw import RawFrame
-from osma_monitor.ros import conversions, topics
+from osma_monitor.ros import conversions, policy_report, topics
 from osma_monitor.ros.inputs import PART_TYPES
 from osma_monitor.ros.lockstep import LockStep
 from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare, read_json_object
@@ -142,6 +143,9 @@ class Bridge:
         self._last_action = STOP
         self._summaries: dict[str, EpisodeSummary] = {}
         self._violations = 0
+        self._running: tuple[str, int] | None = None  #: id and first stamp of the episode
+        self._over = False
+        self._report: policy_report.PolicyReport | None = None  #: the policy's latest of this episode
         self._next_step = 0.0  #: free-running: wall time of the next step
         self._quiet = False  #: discovery has come to rest once
         self._sent: list[tuple[Any, Any]] = []
@@ -154,6 +158,7 @@ class Bridge:
             node.create_subscription(TwistStamped, topics.CMD_VEL, self._on_twist, topics.reliable())
         if topics.JOINT_COMMAND in v.commands:
             node.create_subscription(JointState, topics.JOINT_COMMAND, self._on_joints, topics.reliable())
+        node.create_subscription(String, topics.POLICY_REPORT, self._on_report, topics.latched())
         monitor = v.monitor_node
         node.create_subscription(
             ClauseStatus, topics.of_monitor(topics.STATUS, monitor), self._on_status, topics.reliable()
@@ -204,6 +209,22 @@ class Bridge:
     def _join(self) -> Action:
         vx, vy, yaw_rate = self._action_parts.get(topics.CMD_VEL, (0.0, 0.0, 0.0))
         return Action(vx, vy, yaw_rate, self._action_parts.get(topics.JOINT_COMMAND, ()))
+
+    def _on_report(self, message: String) -> None:
+        try:
+            report = policy_report.loads(message.data)
+        except ValueError as error:
+            self.commands["no report"] += 1
+            if self.commands["no report"] == 1:
+                self.node.get_logger().warning(f"{topics.POLICY_REPORT}: a message is refused: {error}")
+            return
+        if self._running is None or report.episode_id != self._running[0] or report.stamp_ns < self._running[1]:
+            return  # of an earlier episode, or latched by another policy
+        if self._over and report.stamp_ns == self._stamp_ns:
+            return  # the episode was over with this observation
+        self._report = report
+        if report.failure and report.stamp_ns == self._stamp_ns and POLICY in self.lockstep.missing:
+            self.lockstep.answer(POLICY, report.stamp_ns)
 
     def _on_status(self, message: ClauseStatus) -> None:
         self.lockstep.answer(MONITOR, conversions.to_ns(message.header.stamp))
@@ -285,6 +306,7 @@ class Bridge:
         self._violations = 0
         self._last_action = STOP
         self._command_time = -math.inf
+        self._running, self._report = (info.episode_id, frame.stamp_ns), None
         started = time.monotonic()
         self._progress("episode", number=number, task=task, seed=seed, episode_id=info.episode_id)
         self._publish_shapes(frame.stamp_ns)
@@ -292,17 +314,25 @@ class Bridge:
         steps, outcome = 1, None
         while outcome is None:
             outcome = self.simulation.outcome()
+            self._over = outcome is not None
             self._observe(frame, excuse=() if outcome is None else (POLICY,))
             silent = self._await_answers(spinner)
             if silent and not spinner.stop.is_set():
                 outcome = Outcome("aborted", f"{' and '.join(silent)} silent for {self.values.silence_limit:g} s")
             elif spinner.stop.is_set():
                 outcome = Outcome("aborted", "the bridge was told to stop")
+            elif outcome is None and self._report is not None and self._report.failure:
+                outcome = Outcome("failure", f"pipeline error: {self._report.failure}")
             if outcome is None:
                 frame = self.simulation.step(self._action())
                 steps += 1
         outcome = Outcome(outcome.status, outcome.reason, steps)
+        if steps > 1 and outcome.status != "aborted":
+            self._await_report(spinner)
+        if self._report is not None:
+            info = info.with_attributes(self._report.attributes)
         self._announce(info, frame.stamp_ns, outcome)
+        self._running = None
         self._await_summary(spinner, info.episode_id)
         self._progress(
             "end",
@@ -422,6 +452,11 @@ class Bridge:
         spinner.once(0.0)
         while (left := self._next_step - time.monotonic()) > 0 and not spinner.stop.is_set():
             spinner.once(min(left, 0.05))
+
+    def _await_report(self, spinner: Spinner) -> None:
+        """Topics are not ordered among each other: a short episode's only report may still be on its way."""
+        if POLICY in self.lockstep.participants and self.node.count_publishers(topics.POLICY_REPORT):
+            spinner.until(lambda: self._report is not None, 1.0)
 
     def _await_summary(self, spinner: Spinner, episode_id: str) -> None:
         if MONITOR not in self.lockstep.participants:

@@ -101,8 +101,8 @@ def run_episode(
 ) -> EpisodeRecord:
     """One monitored episode. ``on_update`` sees every frame's verdicts while the robot moves.
 
-    A policy may have ``failure`` (its pipeline broke: the episode ends as a failure, where over ROS the robot stands
-    still until time is up) and ``requested`` (the control values that it asked for, kept as attributes of the record).
+    A policy may have ``failure`` (its pipeline broke: the episode ends as a failure) and ``requested`` (the control
+    values that it asked for, kept as attributes of the record).
     """
     frame = simulation.reset(job.task, job.seed)
     info = episode_info(simulation.info(), job.policy.shown, job.policy.instruction)
@@ -130,7 +130,7 @@ def run_episode(
     record = monitor.close(Outcome(outcome.status, outcome.reason, steps))
     requested: Mapping[str, str] | None = getattr(policy, "requested", None)
     if requested:
-        record = replace(record, info=replace(info, attributes={**info.attributes, **requested}))
+        record = replace(record, info=info.with_attributes(requested))
     if writer is not None:
         writer.finish(record)
     return record

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -35,6 +35,10 @@ class EpisodeInfo:
     tags: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()  #: raw parts that the source publishes each step; empty: not declared
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def with_attributes(self, more: Mapping[str, str]) -> EpisodeInfo:
+        """With attributes that are known only at the end, such as the control values that a policy asked for."""
+        return replace(self, attributes={**self.attributes, **more}) if more else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ counted.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -28,12 +28,15 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An episode ends. ``stamp_ns`` is the stamp of its last frame; ``complete`` is False when it was cut off."""
+    """An episode ends. ``stamp_ns`` is the stamp of its last frame; ``complete`` is False when it was cut off;
+    ``attributes`` are those that its source knows now, over those of the start.
+    """
 
     stamp_ns: int
     outcome: Outcome
     episode_id: str = ""
     complete: bool = True
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 Step = Begin | RawFrame | End
@@ -190,7 +193,7 @@ class RuleSegmenter:
             steps = self._finish(Outcome("aborted", "a new episode began"), complete=False)
             self._begin = event
             return [*steps, event]
-        return self._finish(event.outcome)
+        return [replace(s, attributes=event.attributes) for s in self._finish(event.outcome) if isinstance(s, End)]
 
     def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]:
         """Take a frame."""

@@ -287,6 +287,7 @@ def judge(
             if collector is not None and collector.episode.stamps:
                 episode = collector.episode
                 episode.outcome, episode.complete, episode.session = step.outcome, step.complete, session
+                episode.info = episode.info.with_attributes(step.attributes)
                 yield from batch.add(episode)
                 yield from batch.flush()
             collector = None

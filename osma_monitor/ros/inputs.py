@@ -298,7 +298,8 @@ class FrameReceiver:
             self.provenance = provenance
             self.begin(Begin(stamp_ns, info), session=message.header.frame_id)
         elif message.event == EpisodeEvent.END:
-            self.end(End(stamp_ns, conversions.msg_to_outcome(message), info.episode_id))
+            outcome = conversions.msg_to_outcome(message)
+            self.end(End(stamp_ns, outcome, info.episode_id, attributes=info.attributes))
         else:
             self.refuse(topics.EPISODE, "malformed", f"event is {message.event}, expected START (1) or END (2)")
 

@@ -71,6 +71,7 @@ PART_TOPICS: dict[str, str] = {
 # what a policy publishes
 CMD_VEL = "cmd_vel"
 JOINT_COMMAND = "joint_command"
+POLICY_REPORT = "policy_report"
 
 # what safety_monitor publishes, below its own name
 MONITOR = "safety_monitor"

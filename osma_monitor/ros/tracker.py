@@ -152,6 +152,7 @@ class EpisodeTracker:
             complete=end.complete,
             notes=self._notes,
         )
+        record = replace(record, info=record.info.with_attributes(end.attributes))
         self.counts["aborted" if end.outcome.status == "aborted" else "finished"] += 1
         if self.folder is None:
             return Finished(record, monitor.last_ns, None)

@@ -125,6 +125,27 @@ class ChasePolicy:
         )
 
 
+class ReportingPolicy(ChasePolicy):
+    """Says what it asks for; its pipeline breaks at the 12th observation of an episode with an odd seed."""
+
+    name = "reporting"
+
+    def reset(self, info: EpisodeInfo) -> None:
+        super().reset(info)
+        self._breaks, self._frames = info.seed % 2 == 1, 0
+        self.failure: str | None = None
+
+    def act(self, frame: RawFrame) -> Action:
+        self._frames += 1
+        if self._breaks and self._frames == 12:
+            self.failure = "no plan"
+        return super().act(frame)
+
+    @property
+    def requested(self) -> dict[str, str]:
+        return {"requested_speed": repr(self._gain), "tier": "asked", "replans": str(self._frames // 5)}
+
+
 def main() -> int:
     role = sys.argv.pop(1)
     from osma_monitor.ros.runtime import run_application
@@ -136,7 +157,8 @@ def main() -> int:
     from sim_bridge.policy_node import NAME as POLICY_NAME
     from sim_bridge.policy_node import PolicyNode
 
-    return run_application(POLICY_NAME, lambda argv: PolicyNode(argv, ChasePolicy()))
+    policy = ReportingPolicy() if role == "reporting" else ChasePolicy()
+    return run_application(POLICY_NAME, lambda argv: PolicyNode(argv, policy))
 
 
 if __name__ == "__main__":

@@ -159,7 +159,8 @@ def episode_event(message: Any) -> tuple[Begin | End, dict[str, str]]:
     stamp = stamp_of(message) or 0
     if message.event == _END:
         status: OutcomeStatus = _OUTCOMES[message.outcome] if message.outcome < len(_OUTCOMES) else "unknown"
-        return End(stamp, Outcome(status, message.reason, int(message.steps) or None), message.episode_id), {}
+        outcome = Outcome(status, message.reason, int(message.steps) or None)
+        return End(stamp, outcome, message.episode_id, attributes=_pairs(message, "attribute")), {}
     if message.event != _START:
         raise Malformed(f"event is {message.event}, expected START (1) or END (2)")
     info = EpisodeInfo(

@@ -179,7 +179,7 @@ class Replayer:
         info = self._info
         if info is None:
             return
-        self._announce(info, end.stamp_ns, end.outcome)
+        self._announce(info.with_attributes(end.attributes), end.stamp_ns, end.outcome)
         found = spinner.until(lambda: info.episode_id in self._summaries, self._limit)
         self.missing_answers += not found and not spinner.stop.is_set()
         self.episodes += 1
