@@ -13,17 +13,19 @@ import typer
 from osma_monitor.cli.episodes import columns, data_set, episodes, libraries, make_report, told
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
+from osma_monitor.core.metrics.candidates import Decision
 from osma_monitor.core.metrics.preferences import preference_pairs, to_json_lines
 from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import GATE_SEMANTICS
 from osma_monitor.io.configuration import monitor_config
 from osma_monitor.io.sources import Findings
+from osma_monitor.report import decision_tables
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.table import FORMATS, Format, Table, render
 
 #: Printed without --all; the rest is for papers and a closer look.
-MAIN = ("summary", "outcomes", "clauses", "paired", "navigation", "ssi")
+MAIN = ("summary", "outcomes", "clauses", "paired", "navigation", "ssi", "candidates", "choices", "choice_positions")
 SUFFIX: dict[Format, str] = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
 
 
@@ -50,6 +52,10 @@ def score(
     preferences: Annotated[
         Path | None, typer.Option(help="Write preference pairs as JSON lines: safe over unsafe successes of one start.")
     ] = None,
+    decisions: Annotated[
+        list[Path] | None,
+        typer.Option(help="Log of rollout selection's decisions (its option log); adds their tables."),
+    ] = None,
     fail_on_violation: Annotated[
         bool, typer.Option("--fail-on-violation", help="Exit with 1 when an episode is unsafe or unknown.")
     ] = False,
@@ -69,7 +75,8 @@ def score(
     stored = None if scheduler else data_set(paths)
     records = stored if stored is not None else episodes(paths, config, mapping, found, scheduler)
     report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore)
-    selected = select(report.tables, table or [], whole, chosen == "csv" and out is None)
+    tables = [*report.tables, *decision_tables.all_tables(_decisions(decisions or []))]
+    selected = select(tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:
         for path in write(selected, out, chosen):
             print(path)
@@ -87,6 +94,22 @@ def score(
         if bool(((scores.unsafe | scores.safety_unknown) & ~scores.aborted).any()):
             return EXIT_FINDINGS
     return EXIT_OK
+
+
+def _decisions(paths: Sequence[Path]) -> dict[str, list[Decision]]:
+    if not paths:
+        return {}
+    from sim_bridge.policies.selection import read_decisions
+
+    names = [path.stem for path in paths]
+    labels = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    try:
+        return {label: read_decisions(path) for label, path in zip(labels, paths, strict=True)}
+    except (OSError, UnicodeDecodeError) as error:
+        named = ", ".join(map(str, paths))
+        raise UserError(
+            f"--decisions {named}: {error}; expected the file that rollout_selection's option log named"
+        ) from error
 
 
 def judge(library: Path | None, gates: str) -> MonitorConfig:

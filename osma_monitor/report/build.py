@@ -25,7 +25,14 @@ from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table,
 from osma_monitor.core.metrics.sensitivity import needed_signals
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
 from osma_monitor.core.safety import Library
-from osma_monitor.report import clause_tables, navigation_tables, requested_tables, safety_tables, sensitivity_tables
+from osma_monitor.report import (
+    clause_tables,
+    condition_tables,
+    navigation_tables,
+    requested_tables,
+    safety_tables,
+    sensitivity_tables,
+)
 from osma_monitor.report.model import (
     ClauseSummary,
     Comparison,
@@ -172,7 +179,7 @@ def build(
     tables: list[Table] = [safety_tables.summary(table, by, notes, bootstrap)]
     if len({*table.column("suite")}) > 1:
         tables.append(safety_tables.macro(table, ("suite",), notes))
-    tables += [*clause_wise, *nav_tables]
+    tables += [*clause_wise, *nav_tables, *condition_tables.all_tables(table, collected.episodes, notes)]
     tables += sensitivity_tables.all_tables(table, collected.columns, rescore, notes)
     if collected.inactive:
         tables.append(safety_tables.inactive(collected.inactive, notes))

@@ -41,6 +41,7 @@ class NavigationEpisode:
     route: str = ""
     tier: str = ""
     obstacle: str = ""
+    condition: str = ""  #: of the instruction
     reference: ReferencePath | None = None
     aborted: bool = False  #: ended by the machinery: listed, never scored
 
@@ -89,6 +90,7 @@ def episode_of(source: NavigationEpisode | EpisodeRecord) -> NavigationEpisode:
         route=attributes.get("route", ""),
         tier=attributes.get("tier", ""),
         obstacle=attributes.get("obstacle", ""),
+        condition=attributes.get("condition", ""),
         reference=None if all(map(math.isnan, reference)) else reference,
         aborted=source.outcome.status == "aborted",
     )
