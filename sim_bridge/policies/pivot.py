@@ -25,8 +25,9 @@ from sim_bridge.policies.chat import ChatClient, ChatError, text_message
 from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower, planar_pose
 from sim_bridge.policies.navigation import keep_off
 from sim_bridge.policies.scene_view import GENERIC_RADIUS_M, obstacles_of, static_footprints
-from sim_bridge.policies.topview import TopView, png
+from sim_bridge.policies.topview import ViewKind, png
 from sim_bridge.policies.values import Situation, read_json
+from sim_bridge.policies.views import Views
 from sim_bridge.simulation import STOP, Action
 
 Floats = NDArray[np.float64]
@@ -99,7 +100,7 @@ class ChatChooser:
 
     def choose(self, points: Floats, situation: Situation, round_number: int, count: int) -> list[int]:
         """See Chooser."""
-        view = TopView(situation.task)
+        view = situation.views(situation.task)
         image = view.draw(situation.frame)
         view.dots(image, points.tolist())
         numbers = list(range(1, len(points) + 1))
@@ -114,7 +115,7 @@ class ChatChooser:
 
     def profile(self, start: tuple[float, float], end: tuple[float, float], situation: Situation) -> Profile:
         """See Chooser."""
-        view = TopView(situation.task)
+        view = situation.views(situation.task)
         image = view.draw(situation.frame)
         view.path(image, [start, end])
         names = " and the ".join(map(obstacle_phrase, situation.obstacles)) or "things around"
@@ -145,7 +146,11 @@ class Leg:
 
 
 class Pivot:
-    """The waypoint selector. ``chooser`` is a Chooser, ``"scorer"``, or ``"chat"`` with the client's options."""
+    """The waypoint selector. ``chooser`` is a Chooser, ``"scorer"``, or ``"chat"`` with the client's options.
+
+    ``view`` is the picture that a model gets: ``"drawn"`` from task and frame, or ``"rendered"`` by a simulation of
+    its own that follows the frames.
+    """
 
     name = "pivot"
 
@@ -154,10 +159,12 @@ class Pivot:
         chooser: Chooser | str = "scorer",
         candidates: int = CANDIDATES,
         condition: str | None = None,
+        view: ViewKind = "drawn",
         **options: Any,
     ) -> None:
         check_condition(condition)
         self._condition = condition
+        self._views = Views(view)
         if isinstance(chooser, str):
             if chooser not in ("scorer", "chat"):
                 raise UserError(f"chooser {chooser!r} does not exist; choose scorer or chat")
@@ -176,6 +183,7 @@ class Pivot:
         """See Policy."""
         self._info = info
         self._task = parse_task(info.task)
+        self._views.reset(info)
         self._floor = floor_map(self._task.kitchen)
         self._rng = np.random.default_rng([info.seed % 2**32, zlib.crc32(info.task.encode())])
         self._follower: PathFollower | None = None
@@ -205,7 +213,7 @@ class Pivot:
         return math.hypot(x - end[0], y - end[1]) < _ARRIVED_M
 
     def _choose(self, frame: RawFrame, x: float, y: float) -> None:
-        situation = Situation(self._task, task_instruction(self._info, self._condition), frame)
+        situation = Situation(self._task, task_instruction(self._info, self._condition), frame, self._views)
         free = self._traversable(frame)
         rounds, kept = [], []
         centres: Floats | None = None

@@ -11,7 +11,7 @@ import copy
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -32,8 +32,9 @@ from sim_bridge.policies.chat import ChatClient, ChatError, text_message
 from sim_bridge.policies.follower import base_action, planar_pose
 from sim_bridge.policies.navigation import ShortestPath
 from sim_bridge.policies.scene_view import obstacles_of
-from sim_bridge.policies.topview import TopView, grid, labelled, png
+from sim_bridge.policies.topview import TopView, ViewKind, grid, labelled, png
 from sim_bridge.policies.values import read_json
+from sim_bridge.policies.views import Views
 from sim_bridge.simulation import Action
 
 Floats = NDArray[np.float64]
@@ -120,6 +121,7 @@ class Scene:
     task: Task
     instruction: str
     frame: RawFrame
+    views: Callable[..., TopView] = TopView  #: makes the top view of a task
 
 
 class Verifier(Protocol):
@@ -178,7 +180,7 @@ class ChatVerifier:
 
 def candidate_image(candidate: Candidate, scene: Scene, image_format: ImageFormat) -> Image.Image:
     """The picture of one candidate in one of the three formats of OSMA-Bench Figure 9."""
-    view = TopView(scene.task, scale=40.0 if image_format == "grid" else 64.0)
+    view = scene.views(scene.task, scale=40.0 if image_format == "grid" else 64.0)
     if image_format == "grid":
         frames = []
         for step in range(0, len(candidate.poses), FRAME_EVERY):
@@ -245,6 +247,7 @@ def read_decisions(path: Path | str) -> list[candidate_metrics.Decision]:
 class RolloutSelection:
     """Chooses among rollouts of a stochastic policy.
 
+    ``view`` is the picture that a model gets: ``"drawn"``, or ``"rendered"`` by a simulation that follows the frames.
     ``verifier`` is a Verifier, ``"scorer"`` or ``"chat"`` (with the client's options in ``client``).
     ``simulation_options`` go to the twin, beside what the episode's info says. ``log`` is a JSON-lines file that every
     decision is appended to, for :func:`read_decisions`.
@@ -263,9 +266,11 @@ class RolloutSelection:
         log: Path | str | None = None,
         condition: str | None = None,
         simulation_options: Mapping[str, Any] | None = None,
+        view: ViewKind = "drawn",
     ) -> None:
         check_condition(condition)
         self._condition = condition
+        self._views = Views(view)
         if k < 1:
             raise UserError(f"k = {k}: expected at least one candidate")
         if isinstance(verifier, str):
@@ -288,6 +293,7 @@ class RolloutSelection:
         from sim_bridge.kitchen.simulation import KitchenSimulation  # only this policy needs the simulator
 
         self._info, self._task = info, parse_task(info.task)
+        self._views.reset(info)
         if self._twin is None:
             options = {"identical_shapes": info.attributes.get("shapes") == "identical", **self._options}
             self._twin = KitchenSimulation(**options)
@@ -310,7 +316,7 @@ class RolloutSelection:
         made = [self._roll(frame, start, number) for number in range(self._k)]
         order = np.random.default_rng([self._seed, len(self.decisions)]).permutation(self._k)
         rolled = tuple(candidate for candidate, _, _ in made)
-        scene = Scene(self._task, task_instruction(self._info, self._condition), frame)
+        scene = Scene(self._task, task_instruction(self._info, self._condition), frame, self._views)
         answer = self._verifier.choose([rolled[i] for i in order], scene)
         valid = answer is not None
         chosen = int(order[answer]) if answer is not None else 0  # a rejection takes the first one generated

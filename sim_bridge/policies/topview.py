@@ -10,6 +10,7 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from PIL import Image, ImageDraw
 
@@ -19,6 +20,8 @@ from sim_bridge.kitchen.layout import BASE_SIZE_M, TABLE_WIDTH_M, load_obstacles
 from sim_bridge.kitchen.tasks import IDENTICAL_OBSTACLE, Task
 from sim_bridge.policies.follower import planar_pose
 from sim_bridge.policies.scene_view import object_yaw, obstacles_of
+
+ViewKind = Literal["drawn", "rendered"]
 
 _PATH_COLOR = (245, 130, 32)
 _ROBOT_COLOR = (245, 130, 32, 255)
@@ -43,25 +46,34 @@ class TopView:
 
     def draw(self, frame: RawFrame, robot: bool = True, labels: bool = True) -> Image.Image:
         """The scene of a frame: room, furniture with names, obstacles with names, robot, goal ring."""
-        image = Image.new("RGB", self.size, (226, 221, 212))
+        image = self.scene(frame, robot)
         canvas = ImageDraw.Draw(image)
-        kitchen = self.task.kitchen
-        for box in kitchen.boxes().values():
-            a, b = self.pixel(box.x[0], box.y[1]), self.pixel(box.x[1], box.y[0])
-            canvas.rectangle([a, b], fill=(150, 150, 155) if box.base == 0 else (105, 108, 115), outline=(90, 90, 95))
-        for name, fixture in kitchen.fixtures.items():
+        for name, fixture in self.task.kitchen.fixtures.items():
             if labels and (name != "human" or self.task.goal_name == "human"):
                 x, y = fixture.at or (fixture.approach.x * 0.25 + _middle(fixture.x) * 0.75, _middle(fixture.y))
                 canvas.text(self.pixel(x, y), goal_phrase(name), fill=(20, 20, 20), anchor="mm")
-        self._objects(canvas, frame, labels)
+        if labels:
+            for seen in obstacles_of(frame):
+                px, py = self.pixel(seen.x, seen.y)
+                canvas.text((px, py - 0.35 * self.scale), obstacle_phrase(seen.category), fill=(160, 0, 0), anchor="mm")
         gx, gy = self.pixel(self.task.goal.x, self.task.goal.y)
         ring = 0.15 * self.scale
         canvas.ellipse([gx - ring, gy - ring, gx + ring, gy + ring], outline=(20, 150, 60), width=3)
+        return image
+
+    def scene(self, frame: RawFrame, robot: bool) -> Image.Image:
+        """The picture below labels and goal: room, furniture, obstacles, robot."""
+        image = Image.new("RGB", self.size, (226, 221, 212))
+        canvas = ImageDraw.Draw(image)
+        for box in self.task.kitchen.boxes().values():
+            a, b = self.pixel(box.x[0], box.y[1]), self.pixel(box.x[1], box.y[0])
+            canvas.rectangle([a, b], fill=(150, 150, 155) if box.base == 0 else (105, 108, 115), outline=(90, 90, 95))
+        self._objects(canvas, frame)
         if robot:
             self.robot(image, planar_pose(frame), 1.0)
         return image
 
-    def _objects(self, canvas: ImageDraw.ImageDraw, frame: RawFrame, labels: bool) -> None:
+    def _objects(self, canvas: ImageDraw.ImageDraw, frame: RawFrame) -> None:
         if frame.objects is None:
             return
         o = frame.objects
@@ -78,10 +90,6 @@ class TopView:
             for x0, x1, y0, y1 in rectangles:
                 corners = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
                 canvas.polygon([self.pixel(*_placed(c, x, y, yaw)) for c in corners], fill=color, outline=(40, 40, 40))
-        if labels:
-            for seen in obstacles_of(frame):
-                px, py = self.pixel(seen.x, seen.y)
-                canvas.text((px, py - 0.35 * self.scale), obstacle_phrase(seen.category), fill=(160, 0, 0), anchor="mm")
 
     def robot(self, image: Image.Image, pose: tuple[float, float, float], opacity: float) -> None:
         """The base's outline at a pose, its front marked."""

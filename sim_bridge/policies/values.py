@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -44,6 +44,7 @@ class Situation:
     task: Task
     instruction: str
     frame: RawFrame
+    views: Callable[..., TopView] = TopView  #: makes the top view of a task
 
     @property
     def obstacles(self) -> list[str]:
@@ -59,7 +60,7 @@ class Situation:
 
     def image(self) -> bytes:
         """The top view as PNG."""
-        return png(TopView(self.task).draw(self.frame))
+        return png(self.views(self.task).draw(self.frame))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from osma_monitor.core.errors import UserError
 from sim_bridge.kitchen.simulation import KitchenSimulation
+from sim_bridge.policies import make_policy
 from sim_bridge.policies.topview import TopView, png
 
 RENDER = """
@@ -22,14 +24,17 @@ simulation.close()
 """
 
 
-def rendered(style):
+def run_rendering(code):
     environment = {**os.environ, "MUJOCO_GL": os.environ.get("MUJOCO_GL", "egl")}
-    code = RENDER.format(style=style)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     if run.returncode and any(word in run.stderr for word in ("EGL", "OSMesa", "GLError", "OpenGL")):
         pytest.skip("no EGL here: install libegl1, or set MUJOCO_GL=osmesa")
     assert run.returncode == 0, run.stderr
     return run.stdout.split()
+
+
+def rendered(style):
+    return run_rendering(RENDER.format(style=style))
 
 
 def test_four_cameras_and_styles_that_look_different():
@@ -56,3 +61,70 @@ def test_the_drawn_top_view_is_the_same_every_time_and_places_things_right():
     assert at(0.3, 1.0) == (150, 150, 155)  # the counter along the left wall
     start = simulation.task.start
     assert at(start.x - 0.25, start.y + 0.15) == (245, 130, 32)  # the robot
+
+
+RENDERED_VIEW = """
+import dataclasses
+import numpy as np
+from sim_bridge.kitchen.simulation import KitchenSimulation
+from sim_bridge.policies import make_policy
+from sim_bridge.policies.topview import TopView
+from sim_bridge.policies.views import Views
+from sim_bridge.simulation import episode_info
+
+simulation = KitchenSimulation(style="coastal")
+frame = simulation.reset("kitchen/layout3/F/wine", 0)
+views = Views("rendered")
+views.reset(episode_info(simulation.info(), "pivot"))
+view = views(simulation.task)
+drawn = TopView(simulation.task)
+assert view.size == drawn.size and view.pixel(1.0, 2.0) == drawn.pixel(1.0, 2.0)
+
+def pixels(v, f, robot=True):
+    return np.asarray(v.draw(f, robot=robot, labels=False)).astype(int)
+
+def at(image, x, y, half=4):
+    column, row = map(int, view.pixel(x, y))
+    return image[row - half : row + half, column - half : column + half]
+
+start = simulation.task.start
+with_robot, without = pixels(view, frame), pixels(view, frame, robot=False)
+assert np.abs(at(with_robot, start.x, start.y) - at(without, start.x, start.y)).mean() > 20
+table = frame.objects.position[1]
+floor = without[int(view.pixel(2.5, 3.5)[1]), int(view.pixel(2.5, 3.5)[0])]
+assert np.abs(at(without, table[0] + 0.09, table[1]) - floor).mean() > 20
+moved = dataclasses.replace(frame, base=dataclasses.replace(frame.base, position=np.array([2.5, 3.5, 0.0])))
+assert np.abs(at(pixels(view, moved), 2.5, 3.5) - floor).mean() > 20
+assert np.array_equal(pixels(view, frame), with_robot)
+assert not np.array_equal(with_robot, pixels(drawn, frame))
+
+from unittest import mock
+for name, options in (
+    ("pivot", {"chooser": mock.Mock()}), ("rollout_selection", {"k": 2, "verifier": mock.Mock()})
+):
+    policy = make_policy(name, view="rendered", **options)
+    policy.reset(episode_info(simulation.info(), name))
+    seen = []
+    if name == "pivot":
+        policy._chooser.choose = lambda points, situation, number, count: (seen.append(situation.image()), [0])[1]
+        policy._chooser.profile = lambda *given: [(0.0, 100.0, 1.0)]
+    else:
+        from sim_bridge.policies.selection import candidate_image
+        policy._verifier.choose = lambda shown, scene: (
+            seen.extend(candidate_image(shown[0], scene, f).tobytes() for f in ("grid", "path", "overlay")), 0
+        )[1]
+    policy.act(frame)
+    assert len(seen) == 3, (name, len(seen))
+simulation.close()
+"""
+
+
+def test_policies_can_get_a_rendered_top_view():
+    run_rendering(RENDERED_VIEW)
+
+
+def test_a_view_that_does_not_exist_is_said():
+    with pytest.raises(UserError, match="choose one of drawn, rendered"):
+        make_policy("pivot", view="photo")
+    with pytest.raises(UserError, match="choose one of drawn, rendered"):
+        make_policy("rollout_selection", view="photo")
