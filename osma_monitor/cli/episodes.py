@@ -15,7 +15,7 @@ from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import Library
-from osma_monitor.io.configuration import clause_library, monitor_config
+from osma_monitor.io.configuration import clause_library, kept_libraries, monitor_config
 from osma_monitor.io.partitions import score_on_cluster
 from osma_monitor.io.scoring import DatasetScores
 from osma_monitor.io.sources import Findings, expand, kind_of, open_sources
@@ -24,8 +24,6 @@ from osma_monitor.report import build
 from osma_monitor.report.model import Report
 from osma_monitor.report.stored import collect_stored
 
-#: A run folder's own copy of the clause library that judged it.
-LIBRARY_FILE = "library.yaml"
 #: Episodes after which reading says how far it is.
 _TELL_EVERY = 250
 
@@ -170,7 +168,7 @@ def libraries(paths: Sequence[Path], given: Path | None = None) -> list[Library]
     Raises UserError when the one that was given can't be read; the others are left out then.
     """
     found = [clause_library(given)] if given is not None else []
-    for path in [*(p / LIBRARY_FILE for p in paths), None]:
+    for path in [*(kept for p in paths for kept in kept_libraries(p)), None]:
         if path is None or path.is_file():
             with contextlib.suppress(UserError):
                 found.append(clause_library(path))

@@ -7,7 +7,6 @@ import fcntl
 import importlib.util
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,13 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from osma_monitor.cli.episodes import LIBRARY_FILE
 from osma_monitor.cli.progress import Display, progress
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import EXIT_INTERRUPTED, MissingDependencyError, UserError
-from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.configuration import keep_library, monitor_config
 from osma_monitor.io.store import EpisodeWriter, read_episodes, read_part, write_run
-from osma_monitor.resources import config_path
 
 ROS, IN_PROCESS = "ros", "in-process"
 RUN_FILE = "run.json"
@@ -70,8 +67,7 @@ def start(folder: Path, plan: Plan) -> None:
     """Make the folder and write what will run into it. Raises MissingDependencyError before it does."""
     require(plan)
     folder.mkdir(parents=True, exist_ok=True)
-    # so that margins can be drawn and thresholds varied after the package's library has changed
-    shutil.copyfile(config_path("safety", "library.yaml"), folder / LIBRARY_FILE)
+    keep_library(folder)
     write_run(folder, {"plan": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plan).items()}})
 
 

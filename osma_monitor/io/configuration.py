@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +12,9 @@ from osma_monitor.core import safety
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.resources import config_path
+
+#: A run folder's own copy of the clause library that judged it.
+LIBRARY_FILE = "library.yaml"
 
 
 def _text(path: Path) -> str:
@@ -34,6 +38,26 @@ def clause_library(path: Path | str | None = None) -> safety.Library:
     """The clause library of a file, or the one that ships. UserError names file, line and value."""
     file = Path(path) if path is not None else config_path("safety", "library.yaml")
     return _parsed_library(_text(file), str(path) if path is not None else file.name)
+
+
+def keep_library(folder: Path, path: Path | str | None = None) -> None:
+    """A copy of the library beside the episodes that it judges, so that margins can be drawn and thresholds varied
+    after the file has changed. A folder that holds another one gets a second copy, named by the content's hash.
+
+    Raises:
+        OSError: it can't be read or written.
+    """
+    text = Path(path if path is not None else config_path("safety", "library.yaml")).read_bytes()
+    target = folder / LIBRARY_FILE
+    if target.exists() and target.read_bytes() != text:
+        target = folder / f"library-{hashlib.sha256(text).hexdigest()[:12]}.yaml"
+    if not target.exists():
+        target.write_bytes(text)
+
+
+def kept_libraries(folder: Path) -> list[Path]:
+    """The copies that `keep_library` made."""
+    return sorted(folder.glob("library*.yaml")) if folder.is_dir() else []
 
 
 def registry(path: Path | str | None = None, suites: Iterable[Path | str] = ()) -> safety.Registry:

@@ -113,7 +113,8 @@ class SafetyMonitor(LifecycleNode):
             self._world = self.robot.frame if self.robot is not None else conversions.WORLD_FRAME
             self._tiers = read_tiers() if self.values.markers else {}
             self._inputs = self._robot_inputs.topic_inputs() if self._robot_inputs else default_inputs()
-            self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report)
+            library = self.values.library or None
+            self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report, library)
             self.tracker.warm_up()
             self.tracker.recover()
             self._make_publishers()

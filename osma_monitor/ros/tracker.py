@@ -20,6 +20,7 @@ from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
 from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, SignalMonitor, Update
 from osma_monitor.core.segmenter import Begin, End
 from osma_monitor.core.signals.raw import RawFrame
+from osma_monitor.io.configuration import keep_library
 from osma_monitor.io.errors import StoreError
 from osma_monitor.io.recovery import Recovery, recover
 from osma_monitor.io.store import EpisodeWriter, write_record
@@ -44,13 +45,16 @@ class EpisodeTracker:
         folder: Path | None,
         session: Mapping[str, str] | None = None,
         report: Callable[[str], None] = lambda message: None,
+        library: Path | str | None = None,
     ) -> None:
+        """``library`` is the file that the clauses come from (None: the one that ships); the folder keeps a copy."""
         self.config, self.folder = config, folder
         self.monitor: EpisodeMonitor | None = None
         self.counts: Counter[str] = Counter()  #: episodes by what became of them
         self.disk_error = ""  #: the latest error of the log, empty again after a success
         self._session = {"host": socket.gethostname(), **(session or {})}
         self._report = report
+        self._library, self._library_kept = library, False
         self._writer: EpisodeWriter | None = None
         self._episode_error = ""
         self._started = ""
@@ -164,7 +168,17 @@ class EpisodeTracker:
             return Finished(record, monitor.last_ns, None, self.disk_error)
         self.disk_error = ""
         self.counts["stored"] += 1
+        self._keep_library(path.parent)
         return Finished(record, monitor.last_ns, path)
+
+    def _keep_library(self, folder: Path) -> None:
+        if self._library_kept:
+            return
+        self._library_kept = True
+        try:
+            keep_library(folder, self._library)
+        except OSError as error:
+            self._report(f"{folder}: the clause library could not be copied there: {error.strerror or error}")
 
 
 def _text(error: StoreError) -> str:

@@ -17,6 +17,7 @@ from osma_monitor.core.monitor import EpisodeMonitor
 from osma_monitor.core.signals.raw import same
 from osma_monitor.io.configuration import monitor_config
 from osma_monitor.io.store import read_episodes
+from osma_monitor.resources import config_path
 from osma_monitor.ros import topics
 from sim_bridge.hosts import make_simulation
 from sim_bridge.policies import make_policy
@@ -116,4 +117,5 @@ def test_the_folder_of_a_run_holds_finished_episodes_only(nodes, observer, tmp_p
     bridge = nodes.start("mujoco_bridge", tasks=[TASK], policy="shortest_path")
     assert bridge.wait(60) == 0, bridge.output + monitor.output
     assert monitor.stop() == 0
-    assert {p.suffix for p in Path(run).iterdir()} == {".parquet"}
+    assert {p.suffix for p in Path(run).iterdir()} == {".parquet", ".yaml"}
+    assert (run / "library.yaml").read_bytes() == config_path("safety", "library.yaml").read_bytes()

@@ -8,8 +8,9 @@ pytest.importorskip("rclpy")  # osma_monitor.ros is importable without it, its m
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.segmenter import Begin, End
 from osma_monitor.core.signals.raw import NO_CONTACTS, Base, RawFrame, vector
-from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.configuration import kept_libraries, monitor_config
 from osma_monitor.io.store import read_episodes
+from osma_monitor.resources import config_path
 from osma_monitor.ros.tracker import EpisodeTracker
 
 pytestmark = pytest.mark.ros
@@ -45,7 +46,7 @@ def test_an_episode_is_stored_with_where_its_frames_come_from(tmp_path):
     assert record.provenance.source == {"simulator": "none"}
     assert record.provenance.session["transport"] == "test" and "started" in record.provenance.session
     assert not record.partial and record.complete and len(record.stamps_ns) == 30
-    assert [p.suffix for p in tmp_path.iterdir()] == [".parquet"]
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".parquet", ".yaml"]
 
 
 def test_an_episode_without_frames_leaves_nothing(tmp_path):
@@ -117,3 +118,17 @@ def test_signals_of_a_recovered_episode_are_those_that_were_judged(tmp_path):
     assert {c.clause: c.rho for c in recovery.record.clauses} == pytest.approx(
         {c.clause: c.rho for c in expected.clauses}, nan_ok=True
     )
+
+
+def test_the_folder_keeps_the_library_that_judged(tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text(config_path("safety", "library.yaml").read_text() + "\n# changed\n")
+    for library, found in ((None, 1), (None, 1), (own, 2), (own, 2)):
+        tracker = EpisodeTracker(monitor_config(library), tmp_path / "run", library=library)
+        run(tracker, 20, name=f"{library}-{found}")
+        assert end(tracker, 20).path is not None
+        assert len(kept_libraries(tmp_path / "run")) == found
+    first, second = kept_libraries(tmp_path / "run")
+    assert first.name.startswith("library-") and second.name == "library.yaml"
+    assert second.read_bytes() == config_path("safety", "library.yaml").read_bytes()
+    assert first.read_bytes() == own.read_bytes()
