@@ -56,7 +56,7 @@ lock: ## Resolve the lock files anew (needs uv: pip install uv)
 	@command -v uv >/dev/null || { echo "lock: uv not found; get it with: pip install uv" >&2; exit 3; }
 	@for version in 3.11 3.12; do \
 	  uv pip compile --quiet --upgrade pyproject.toml requirements/ros.in --python-version $$version --no-emit-index-url \
-	    --extra sim --extra report --extra dask --extra hdf5 --extra live --extra onnx --extra rtamt --extra bench --extra dev \
+	    --extra sim --extra report --extra dask --extra hdf5 --extra live --extra onnx --extra rtamt --extra so101 --extra bench --extra dev \
 	    --custom-compile-command "make lock" --output-file requirements/lock-$$version.txt || exit 1; \
 	done
 
