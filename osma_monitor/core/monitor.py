@@ -172,6 +172,7 @@ class SignalMonitor:
         self._predictor = TrendPredictor(len(self.clauses), horizon=horizon) if horizon > 0 else None
         self._motion = OnlineMotion()
         self.steps = StepLog()
+        self._last: tuple[SignalFrame, Floats] | None = None
         self.refused = 0  #: frames with a repeated, backward or zero stamp
         self.last_ns = 0
 
@@ -202,6 +203,7 @@ class SignalMonitor:
         self.steps.append(frame)
         verdict = self._library.update(frame.stamp_ns, frame.values[self._columns])
         status = _status(verdict.now_lower, verdict.now_upper)
+        self._last = (frame, verdict.now_upper)
         events = self._excursions(frame, step, status, verdict.now_upper)
         rho = _point(verdict.now_lower, verdict.now_upper)
         clauses = ClauseUpdate(
@@ -280,6 +282,16 @@ class SignalMonitor:
             clause.depth(state.peak),
             frame.stamp_ns - state.since_ns,
             {name: frame[name] for name in self._inputs[i]},
+        )
+
+    def exits(self) -> tuple[ClauseEvent, ...]:
+        """The exit events of violations that last until the last frame: an episode that ends also ends them."""
+        if self._last is None:
+            return ()
+        frame, upper = self._last
+        step = len(self.steps) - 1
+        return tuple(
+            self._event("exit", i, frame, step, float(upper[i])) for i, s in enumerate(self._state) if s.since_ns >= 0
         )
 
     def close(
@@ -391,6 +403,10 @@ class EpisodeMonitor:
             missing = unavailable(capabilities(frame, self.info.sources, self.config.library.parameters))
             self._monitor = SignalMonitor(self.info, self.config, missing)
         return self._monitor.update(self._deriver.derive(frame))
+
+    def exits(self) -> tuple[ClauseEvent, ...]:
+        """The exit events of violations that last until the last frame; to publish when the episode ends."""
+        return self._monitor.exits() if self._monitor else ()
 
     def close(
         self,

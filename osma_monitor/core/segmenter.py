@@ -60,8 +60,8 @@ class MessageSegmenter:
     """Episodes by start and end messages (EpisodeEvent, or a service that makes one).
 
     Topics are not ordered among each other: frames that arrive before their start message wait for it, and an end
-    message waits
-    for the frames up to its stamp, at most ``timeout_ns``. A start while an episode runs ends that one as aborted.
+    message waits for the frames up to its stamp, at most ``timeout_ns``; what is said meanwhile of the next episode
+    waits with it. A start while an episode runs that nobody ended ends it as aborted.
     """
 
     def __init__(self, timeout_ns: int = 2 * SECOND, max_waiting: int = 256) -> None:
@@ -72,6 +72,7 @@ class MessageSegmenter:
         self._begin: Begin | None = None
         self._end: End | None = None
         self._end_received_ns = 0
+        self._later: deque[tuple[Begin | End, int]] = deque()
         self._last_ns = 0
         self._last_id = ""
 
@@ -83,6 +84,13 @@ class MessageSegmenter:
     def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]:
         """Take a start or end message."""
         now = event.stamp_ns if now_ns is None else now_ns
+        if self._end is not None and self._begin is not None:
+            name = event.info.episode_id if isinstance(event, Begin) else event.episode_id
+            if name in (self._begin.info.episode_id, self._last_id) and name:
+                self.counts["repeated_event"] += 1
+                return []
+            self._later.append((event, now))
+            return self._close() if len(self._later) > self._max_waiting else []
         if isinstance(event, Begin):
             return self._start(event)
         if self._begin is None or (event.episode_id and event.episode_id != self._begin.info.episode_id):
@@ -100,8 +108,7 @@ class MessageSegmenter:
             self.counts["repeated_event"] += 1
             return []
         if self._begin is not None:
-            ended = self._end or End(self._last_ns, Outcome("aborted", "a new episode began"), complete=False)
-            self._end = ended
+            self._end = End(self._last_ns, Outcome("aborted", "a new episode began"), complete=False)
             steps += self._close()
         self._begin, self._last_ns = begin, 0
         steps.append(begin)
@@ -122,11 +129,9 @@ class MessageSegmenter:
             self.counts["outside_episode"] += 1
             return []
         if self._end is not None and frame.stamp_ns > self._end.stamp_ns:
-            steps = self._close()
-            self._wait(frame)
-            return steps
+            return self._close() + self.push(frame, now_ns)
         self._last_ns = frame.stamp_ns
-        steps = [frame]
+        steps: list[Step] = [frame]
         if self._end is not None and frame.stamp_ns == self._end.stamp_ns:
             steps += self._close()
         return steps
@@ -151,14 +156,19 @@ class MessageSegmenter:
             return []
         if self._end is None:
             self._end = End(self._last_ns, Outcome("unknown", reason), complete=False)
-        return self._close()
+        steps = self._close()
+        return steps + (self.finish(reason) if self._begin is not None else [])
 
     def _close(self) -> list[Step]:
         assert self._begin is not None and self._end is not None
         end = replace(self._end, episode_id=self._begin.info.episode_id)
         self._last_id = end.episode_id
         self._begin = self._end = None
-        return [end]
+        steps: list[Step] = [end]
+        while self._later and self._end is None:
+            event, received_ns = self._later.popleft()
+            steps += self.event(event, received_ns)
+        return steps
 
 
 class RuleSegmenter:

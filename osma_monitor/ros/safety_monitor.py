@@ -421,6 +421,8 @@ class SafetyMonitor(LifecycleNode):
                     )
                 )
             return
+        for event in finished.exits:
+            self._violations.publish(outputs.violation(event, finished.record.info.episode_id))
         self._publish_summary(finished)
         record = finished.record
         note = "" if record.complete else ", incomplete"

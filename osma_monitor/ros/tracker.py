@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
-from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, SignalMonitor, Update
+from osma_monitor.core.monitor import ClauseEvent, EpisodeMonitor, MonitorConfig, SignalMonitor, Update
 from osma_monitor.core.segmenter import Begin, End
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.configuration import keep_library
@@ -34,6 +34,7 @@ class Finished:
     last_ns: int
     path: Path | None
     error: str = ""
+    exits: tuple[ClauseEvent, ...] = ()  #: of violations that lasted until the end
 
 
 class EpisodeTracker:
@@ -150,6 +151,7 @@ class EpisodeTracker:
         if monitor is None or monitor.step == 0:
             self.counts["without frames"] += monitor is not None
             return None
+        exits = monitor.exits()
         record = monitor.close(
             end.outcome,
             {**self._session, "started": self._started, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
@@ -159,17 +161,17 @@ class EpisodeTracker:
         record = replace(record, info=record.info.with_attributes(end.attributes))
         self.counts["aborted" if end.outcome.status == "aborted" else "finished"] += 1
         if self.folder is None:
-            return Finished(record, monitor.last_ns, None)
+            return Finished(record, monitor.last_ns, None, exits=exits)
         try:
             path = writer.finish(record) if writer is not None else write_record(self.folder, record)
         except StoreError as error:
             self.counts["not stored"] += 1
             self._disk(_text(error))
-            return Finished(record, monitor.last_ns, None, self.disk_error)
+            return Finished(record, monitor.last_ns, None, self.disk_error, exits)
         self.disk_error = ""
         self.counts["stored"] += 1
         self._keep_library(path.parent)
-        return Finished(record, monitor.last_ns, path)
+        return Finished(record, monitor.last_ns, path, exits=exits)
 
     def _keep_library(self, folder: Path) -> None:
         if self._library_kept:

@@ -194,3 +194,12 @@ def test_the_backend_rtamt_gives_the_same_values_and_refuses_with_a_reason():
     record = run(frames, info=grip, config=dataclasses.replace(CONFIG, backend="rtamt"))[1]
     assert "refused by the backend rtamt" in record.inactive["held_object_tilt_world_15deg"]
     assert clause(run(frames, info=grip)[1], "held_object_tilt_world_15deg")
+
+
+def test_an_episode_that_ends_violated_says_its_exits():
+    monitor = EpisodeMonitor(INFO, CONFIG)
+    assert monitor.exits() == ()
+    for k in range(8):
+        monitor.update(frame(k, force=300.0 if k >= 5 else 0.0))
+    (leave,) = [e for e in monitor.exits() if e.clause.family == "max_contact_force"]
+    assert (leave.kind, leave.step, leave.rho, leave.peak, leave.duration_ns) == ("exit", 7, -100.0, -100.0, 2 * STEP)

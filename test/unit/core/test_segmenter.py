@@ -80,6 +80,21 @@ def test_a_start_while_one_runs_aborts_it():
     assert isinstance(steps[0], End) and not steps[0].complete
 
 
+def test_the_next_episode_waits_until_the_frames_of_the_last_have_come():
+    m = MessageSegmenter()
+    steps = m.event(begin(1)) + m.push(frame(1)) + m.event(end(3)) + m.event(begin(4, "b")) + m.event(end(5, "b"))
+    assert shape(steps) == ["a", 1]
+    steps = [s for t in (2, 3, 4, 5) for s in m.push(frame(t))]
+    assert shape(steps) == [2, 3, ("a", "success"), "b", 4, 5, ("b", "success")]
+    m = MessageSegmenter(timeout_ns=S)
+    m.event(begin(1))
+    m.event(end(3), now_ns=3 * S)
+    m.event(begin(4, "b"), now_ns=4 * S)
+    assert m.event(begin(4, "a"), now_ns=4 * S) == []
+    assert shape(m.poll(5 * S)) == [("a", "success"), "b"]
+    assert shape(m.finish()) == [("b", "unknown")]
+
+
 def test_repeated_and_foreign_events_are_counted():
     m = MessageSegmenter()
     m.event(begin(1))
