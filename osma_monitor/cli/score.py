@@ -19,13 +19,29 @@ from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import GATE_SEMANTICS
 from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.scoring import DatasetScores
 from osma_monitor.io.sources import Findings
-from osma_monitor.report import decision_tables
+from osma_monitor.report import decision_tables, forecast_tables
 from osma_monitor.report.build import DEFAULT_BY
+from osma_monitor.report.forecast_tables import Forecasts
 from osma_monitor.report.table import FORMATS, Format, Table, render
 
 #: Printed without --all; the rest is for papers and a closer look.
-MAIN = ("summary", "outcomes", "clauses", "paired", "navigation", "ssi", "candidates", "choices", "choice_positions")
+MAIN = (
+    *("summary", "outcomes", "clauses", "paired", "navigation", "ssi"),
+    *("candidates", "choices", "choice_positions", "forecasts"),
+)
+    "summary",
+    "outcomes",
+    "clauses",
+    "paired",
+    "navigation",
+    "ssi",
+    "candidates",
+    "choices",
+    "choice_positions",
+    "forecasts",
+)
 SUFFIX: dict[Format, str] = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
 
 
@@ -56,6 +72,9 @@ def score(
         list[Path] | None,
         typer.Option(help="Log of rollout selection's decisions (its option log); adds their tables."),
     ] = None,
+    forecasts: Annotated[
+        bool, typer.Option("--forecasts", help="Run the trends over the stored signals: how good the warnings were.")
+    ] = False,
     fail_on_violation: Annotated[
         bool, typer.Option("--fail-on-violation", help="Exit with 1 when an episode is unsafe or unknown.")
     ] = False,
@@ -72,10 +91,14 @@ def score(
     keys = columns(by or []) or DEFAULT_BY
     found = Findings()
     config = judge(library, gates)
-    stored = None if scheduler else data_set(paths)
+    trend = Forecasts(config) if forecasts else None
+    stored = None if scheduler or trend is not None else data_set(paths)
     records = stored if stored is not None else episodes(paths, config, mapping, found, scheduler)
+    if trend is not None and not isinstance(records, DatasetScores):
+        records = trend.of(records)
     report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore)
     tables = [*report.tables, *decision_tables.all_tables(_decisions(decisions or []))]
+    tables += [forecast_tables.forecasts(trend)] if trend is not None else []
     selected = select(tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:
         for path in write(selected, out, chosen):
