@@ -31,17 +31,6 @@ MAIN = (
     *("summary", "outcomes", "clauses", "paired", "navigation", "ssi"),
     *("candidates", "choices", "choice_positions", "forecasts"),
 )
-    "summary",
-    "outcomes",
-    "clauses",
-    "paired",
-    "navigation",
-    "ssi",
-    "candidates",
-    "choices",
-    "choice_positions",
-    "forecasts",
-)
 SUFFIX: dict[Format, str] = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
 
 
