@@ -65,7 +65,8 @@ def test_a_violation_arrives_while_the_episode_runs(nodes, observer, tmp_path):
     clauses = observer.listen(ClauseList, topics.of_monitor(topics.CLAUSES), LATCHED)
     episode = observer.listen(EpisodeEvent, topics.EPISODE, LATCHED)
     summary = observer.listen(EpisodeSummary, topics.of_monitor(topics.SUMMARY), LATCHED)
-    monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run")
+    # a slow monitor makes the episode last seconds: a busy observer still sees the violation before the end
+    monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run", frame_delay_ms=20.0)
     policy = nodes.start("policy", policy="shortest_path")
     observer.until(lambda: observer.node.count_publishers(topics.of_monitor(topics.STATUS)), "the monitor", 30, monitor)
     bridge = nodes.start("mujoco_bridge", tasks=[TASK], policy="shortest_path")
@@ -76,6 +77,7 @@ def test_a_violation_arrives_while_the_episode_runs(nodes, observer, tmp_path):
     assert first.event == Violation.ENTER
 
     observer.until(lambda: summary, "the summary", 30, monitor, policy, bridge)
+    observer.until(lambda: len(status) >= summary[0].steps, "every status", 30, monitor, policy)
     assert bridge.wait() == 0
     # the violation has the stamp of the step in which the status says that it happened
     names = list(clauses[0].clause)
