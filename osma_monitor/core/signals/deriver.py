@@ -19,8 +19,8 @@ from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.signals.kinematics import PointMotion, SmoothedMotion, body_z, drift_deg, yaw
 from osma_monitor.core.signals.parameters import SignalParameters
 from osma_monitor.core.signals.raw import (
-    ENVIRONMENT,
     CONTACT_ROLES,
+    ENVIRONMENT,
     OBJECT_ROLES,
     OBSTACLE_ROLES,
     ROBOT_ROLES,
