@@ -321,7 +321,7 @@ class KitchenSimulation:
             self._renderer = None
         if self._renderer is None:
             self._renderer = mujoco.Renderer(self._model, height, width)
-        mujoco.mj_forward(self._model, self._data) if self._steps == 0 else mujoco.mj_camlight(self._model, self._data)
+        mujoco.mj_camlight(self._model, self._data)  # nothing that the physics goes on from: pictures change no drive
         self._renderer.update_scene(self._data, camera)
         image: NDArray[np.uint8] = self._renderer.render()
         return image

@@ -56,7 +56,7 @@ IDENTICAL_OBSTACLE = Obstacle(
     mass=5.0, color=(0.6, 0.6, 0.6), parts=(Part(cylinder=(0.15, 0.25), at=(0.0, 0.0, 0.25)),)
 )
 
-_TASK = re.compile(r"kitchen/layout([0-9]+)/([A-Z])/([a-z_]+)")
+_TASK = re.compile(r"kitchen/layout(0|[1-9][0-9]*)/([A-Z])/([a-z_]+)")
 
 
 @dataclass(frozen=True)

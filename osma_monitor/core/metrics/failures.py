@@ -185,7 +185,7 @@ def _stall_row(group: list[Failure]) -> StallRow:
 
 def _said(reason: str) -> FailureClass | None:
     text = reason.lower().replace("_", " ").replace("-", " ")
-    if re.search(r"not grounded|ungrounded|(unresolved|empty) (navigation )?target", text):
+    if re.search(r"not grounded|ungrounded|(unresolved|empty) (navigation )?target|\bno target(:|$)", text):
         return "target_not_grounded"
     if any(word in text for word in ("pipeline", "policy error", "generated code", "empty answer")):
         return "pipeline_error"

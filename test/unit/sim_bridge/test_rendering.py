@@ -42,6 +42,26 @@ def test_four_cameras_and_styles_that_look_different():
     assert modern[-1] == coastal[-1] == "True" and modern[0] != coastal[0]
 
 
+LOOKED_AT = """
+from sim_bridge.kitchen.simulation import KitchenSimulation
+from sim_bridge.simulation import Action
+ends = []
+for looked_at in (False, True):
+    simulation = KitchenSimulation()
+    simulation.reset("kitchen/layout0/B/wine", 0)
+    for step in range(30):
+        if looked_at and step % 10 == 0:
+            simulation.render("robot_wrist", 64, 48)
+        frame = simulation.step(Action(0.6, 0.3, 0.4))
+    ends.append([a.tobytes() for a in (frame.base.position, frame.joints.velocity, frame.objects.position)])
+assert ends[0] == ends[1]
+"""
+
+
+def test_a_picture_does_not_change_the_drive():
+    run_rendering(LOOKED_AT)
+
+
 def test_the_drawn_top_view_is_the_same_every_time_and_places_things_right():
     simulation = KitchenSimulation()
     frame = simulation.reset("kitchen/layout3/F/wine", 0)

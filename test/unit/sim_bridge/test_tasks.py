@@ -94,6 +94,7 @@ def test_identical_shapes_share_pose_and_shape():
     [
         ("libero/0", "kitchen/layout<0-4>"),
         ("kitchen/layout9/A/baby", "0, 1, 2, 3, 4"),
+        ("kitchen/layout01/A/baby", "kitchen/layout<0-4>"),  # a task has one id
         ("kitchen/layout0/Z/baby", "A, B, C, D, E, F, G"),
         ("kitchen/layout0/A/babby", "did you mean baby?"),
         ("kitchen/layout0/F/human", "goal of route F"),

@@ -61,6 +61,8 @@ def test_at_the_goal_only_the_heading_can_be_missing():
         ("target not grounded: 'stove'", "target_not_grounded"),
         ("target_not_grounded", "target_not_grounded"),
         ("pipeline error: unresolved navigation target", "target_not_grounded"),
+        ("pipeline error: no target: the generated code holds no go_to", "target_not_grounded"),
+        ("pipeline error: generated code does not parse: invalid syntax", "pipeline_error"),
         ("pipeline error: empty answer", "pipeline_error"),
         ("timeout", "stagnation"),
         ("", "stagnation"),
