@@ -58,7 +58,7 @@ def replay(
         if not join:
             stack.enter_context(_monitor(folder))
         frames = BagFrames(recording, found, bag_name(bag), _told)
-        code = _run(frames, bag_name(bag), rate)
+        code = _run(frames, recording, bag_name(bag), rate)
         losses = [*recording.losses, *frames.facts.lines(harmless=False)]
     print(f"inputs: {INPUTS[frames.facts.mode]}")
     for line in losses:
@@ -78,7 +78,7 @@ def _told(fraction: float, seconds: float) -> None:
     )
 
 
-def _run(frames: BagFrames, name: str, rate: float) -> int:
+def _run(frames: BagFrames, recording: Recording, name: str, rate: float) -> int:
     from osma_monitor.io.bag.replayer import NAME, Replayer
     from osma_monitor.ros.runtime import run_application
 
@@ -86,8 +86,11 @@ def _run(frames: BagFrames, name: str, rate: float) -> int:
     source = {"bag": name} if rule_based else {}
     made: list[Replayer] = []
 
+    def provenance() -> dict[str, str]:
+        return frames.facts.source or source
+
     def make(arguments: list[str]) -> Replayer:
-        made.append(Replayer(frames.steps(), lambda: frames.facts.source or source, rate, _say))
+        made.append(Replayer(frames.steps(), provenance, rate, _say, losses=lambda: recording.losses))
         return made[0]
 
     code: int = run_application(NAME, make, [])

@@ -7,7 +7,7 @@ a message says wrongly (arrays of unequal length) raises :class:`MalformedMessag
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -325,6 +325,22 @@ def episode_to_msg(
         msg.reason = outcome.reason
         msg.steps = outcome.steps or 0
     return msg
+
+
+#: Keys of an END's provenance from a source that knows that the episode was cut off, and what its record shall say.
+CUT_OFF, NOTE = "cut_off", "note."
+
+
+def cut_off(notes: Sequence[str]) -> dict[str, str]:
+    """Provenance of the END of an episode that its source gave only in part."""
+    return {CUT_OFF: "true", **{f"{NOTE}{i:03d}": note for i, note in enumerate(notes)}}
+
+
+def cut_off_notes(provenance: Mapping[str, str]) -> tuple[str, ...] | None:
+    """What the record of a cut-off episode shall say; None for an END of a whole one."""
+    if CUT_OFF not in provenance:
+        return None
+    return tuple(text for key, text in provenance.items() if key.startswith(NOTE))
 
 
 def _mapping(msg: EpisodeEvent, field: str) -> dict[str, str]:

@@ -132,6 +132,11 @@ class FrameReceiver:
         self.frames = 0
         self._rate_time, self._rate_frames = time.monotonic(), 0
         self.provenance: Mapping[str, str] = {}  #: of the latest START
+        self.end_notes: tuple[str, tuple[str, ...]] = (
+            "",
+            (),
+        )  #: episode that its source cut off, and what it says of it
+        self._promised: tuple[int, int] | None = None  #: until when an END waits for frames up to which stamp, ns
         self.last_stamp_ns = 0
         self._node, self._on_step, self._on_repeat = node, on_step, on_repeat
         self._make_segmenter = segmenter or (lambda: MessageSegmenter(timeout_ns=self.config.end_timeout_ns))
@@ -299,7 +304,10 @@ class FrameReceiver:
             self.begin(Begin(stamp_ns, info), session=message.header.frame_id)
         elif message.event == EpisodeEvent.END:
             outcome = conversions.msg_to_outcome(message)
-            self.end(End(stamp_ns, outcome, info.episode_id, attributes=info.attributes))
+            notes = conversions.cut_off_notes(provenance)
+            if notes is not None:
+                self.end_notes = (info.episode_id, tuple(printable(note, self.config.max_text) for note in notes))
+            self.end(End(stamp_ns, outcome, info.episode_id, notes is None, info.attributes))
         else:
             self.refuse(topics.EPISODE, "malformed", f"event is {message.event}, expected START (1) or END (2)")
 
@@ -316,7 +324,9 @@ class FrameReceiver:
 
     def end(self, end: End) -> None:
         """An episode ends."""
-        self._give(self.segmenter.event(end, self.now_ns()))
+        now = self.now_ns()
+        self._promised = (now + self.config.end_timeout_ns, end.stamp_ns)
+        self._give(self.segmenter.event(end, now))
 
     def restart(self, reason: str) -> None:
         """Forget stamps and episodes: the running one ends incomplete."""
@@ -328,6 +338,7 @@ class FrameReceiver:
     def _new_segmenter(self, reason: str) -> None:
         # a rule would call this a regular end; what interrupts a source is none
         self._give([replace(s, complete=False) if isinstance(s, End) else s for s in self.segmenter.finish(reason)])
+        self._promised = None
         counts = self.segmenter.counts
         self.segmenter = self._make_segmenter()
         self.segmenter.counts.update(counts)
@@ -367,6 +378,11 @@ class FrameReceiver:
         if self.assembler is not None:
             for frame in self.assembler.poll(now):
                 self._frame(frame, now)
+            # what is still incomplete when an END gives up waiting belongs to its episode as it is
+            if self._promised is not None and now >= self._promised[0]:
+                for frame in self.assembler.flush(self._promised[1]):
+                    self._frame(frame, now)
+                self._promised = None
             self.faults.extend(self.assembler.take_faults())
         self._give(self.segmenter.poll(now))
 

@@ -407,7 +407,10 @@ class SafetyMonitor(LifecycleNode):
             self._markers.publish(markers.scene(frame, update, self.tracker.monitor.info, self._tiers, self._world))
 
     def _finish(self, end: End) -> None:
-        assert self.tracker is not None
+        assert self.tracker is not None and self.receiver is not None
+        cut_off, notes = self.receiver.end_notes
+        for note in notes if cut_off == end.episode_id else ():
+            self.tracker.note(note)
         finished = self.tracker.end(end)
         if finished is None:
             if self._cannot_judge:

@@ -162,9 +162,10 @@ class FrameAssembler:
                 frames.append(self._hold_frame(tick))
         return frames
 
-    def flush(self) -> list[RawFrame]:
-        """Close every pending frame as it is: the end of an episode or of a bag."""
-        return self._close_up_to(max(self._pending)) if self._pending else []
+    def flush(self, stamp_ns: int | None = None) -> list[RawFrame]:
+        """Close every pending frame (up to ``stamp_ns``) as it is: the end of an episode or of a bag."""
+        due = [s for s in self._pending if stamp_ns is None or s <= stamp_ns]
+        return self._close_up_to(max(due)) if due else []
 
     # -- stamps ------------------------------------------------------------------------------------------------
 

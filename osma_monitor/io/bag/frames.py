@@ -15,18 +15,18 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from osma_monitor.core.episode import EpisodeInfo
-from osma_monitor.core.segmenter import Begin, MessageSegmenter, RuleSegmenter, Step, by_edge, by_gap, by_times
+from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, RuleSegmenter, Step, by_edge, by_gap, by_times
 from osma_monitor.core.signals.assembler import SECOND, AssemblyConfig, FrameAssembler, Input
 from osma_monitor.core.signals.geometry import Primitive, with_distances
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.bag import messages as msg
 from osma_monitor.io.bag.cdr import Decoded
 from osma_monitor.io.bag.convert import GRIPPER, Converter
-from osma_monitor.io.bag.mapping import Plan, Source
+from osma_monitor.io.bag.mapping import Plan, Source, TimeSpan
 from osma_monitor.io.bag.messages import ODOMETRY, Malformed
 from osma_monitor.io.bag.recording import Recording
 from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, footprint_solids
@@ -97,6 +97,7 @@ class BagFrames:
         for source in plan.sources:
             self._by_topic.setdefault(source.topic.name, []).append(source)
         self._edges: list[tuple[int, bool]] = []
+        self._spans: list[tuple[int, int, TimeSpan]] = []
         self._assembler: FrameAssembler | None = None
         self._assembled: tuple[str, ...] | None = None
         self._early: list[tuple[str, int, Any]] = []
@@ -119,6 +120,24 @@ class BagFrames:
 
     def steps(self) -> Iterator[Step]:
         """All steps of the bag, in order."""
+        silent = self.plan.events is None and self.facts.mode != "frame"
+        return self._with_given() if silent else self._steps()
+
+    def _with_given(self) -> Iterator[Step]:
+        """The mapping's word on episodes that the bag itself says nothing about."""
+        span: TimeSpan | None = None
+        for step in self._steps():
+            if isinstance(step, Begin):
+                span = next((t for start, end, t in self._spans if start <= step.stamp_ns <= end), None)
+                if span is not None:
+                    info = replace(step.info, task=span.task or step.info.task).with_attributes(span.attributes)
+                    step = replace(step, info=info)
+            elif isinstance(step, End):
+                status = span.outcome if span is not None else self.plan.mapping.info.outcome
+                step = replace(step, outcome=replace(step.outcome, status=status))
+            yield step
+
+    def _steps(self) -> Iterator[Step]:
         queue: list[tuple[int, int, str, int, int, Any]] = []
         primary = self._primary_topic()
         newest: dict[str, int] = {}
@@ -286,8 +305,9 @@ class BagFrames:
         if rule.by == "edge":
             return by_edge(info, self._edge_at, longest)
         if rule.by == "times":
-            spans = [(_absolute(t.start, first.stamp_ns), _absolute(t.end, first.stamp_ns)) for t in rule.times]
-            return by_times(info, spans, longest)
+            start = first.stamp_ns
+            self._spans = [(_absolute(t.start, start), _absolute(t.end, start), t) for t in rule.times]
+            return by_times(info, [(start, end) for start, end, _ in self._spans], longest)
         gap = 1 << 62 if rule.by == "whole" else round(rule.gap * SECOND)
         return by_gap(info, gap, 1 << 62 if rule.by == "whole" else longest)
 

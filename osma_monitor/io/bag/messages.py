@@ -160,7 +160,8 @@ def episode_event(message: Any) -> tuple[Begin | End, dict[str, str]]:
     if message.event == _END:
         status: OutcomeStatus = _OUTCOMES[message.outcome] if message.outcome < len(_OUTCOMES) else "unknown"
         outcome = Outcome(status, message.reason, int(message.steps) or None)
-        return End(stamp, outcome, message.episode_id, attributes=_pairs(message, "attribute")), {}
+        whole = "cut_off" not in _pairs(message, "provenance")  # a replayed recording that was cut off says so
+        return End(stamp, outcome, message.episode_id, whole, _pairs(message, "attribute")), {}
     if message.event != _START:
         raise Malformed(f"event is {message.event}, expected START (1) or END (2)")
     info = EpisodeInfo(

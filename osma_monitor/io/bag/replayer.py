@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from rclpy.duration import Duration
@@ -52,11 +54,12 @@ class Replayer:
         rate: float = 0.0,
         on_episode: Callable[[str, EpisodeSummary | None], None] = lambda episode, summary: None,
         silence_limit: float = 10.0,
+        losses: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.node = Node(NAME)
         self.missing_answers = 0
         self.episodes = 0
-        self._steps, self._source, self._rate = steps, source, rate
+        self._steps, self._source, self._rate, self._losses = steps, source, rate, losses
         self._on_episode = on_episode
         self._lockstep = LockStep((MONITOR,) if rate <= 0 else (), silence_limit=silence_limit)
         self._limit = silence_limit
@@ -92,9 +95,12 @@ class Replayer:
             raise UserError(
                 f"no safety_monitor appeared within 30 s (nobody publishes {status}); start one, or leave out --join"
             )
-        for step in self._steps:
+        for step in _with_losses(self._steps, self._losses):
             if spinner.stop.is_set():
                 break
+            if isinstance(step, LossyEnd):
+                self._end(spinner, step.end, step.losses)
+                continue
             if isinstance(step, Begin):
                 self._begin(spinner, step)
             elif isinstance(step, RawFrame):
@@ -130,8 +136,15 @@ class Replayer:
 
         spinner.until(matched, 5.0)
 
-    def _announce(self, info: EpisodeInfo, stamp_ns: int, outcome: Outcome | None = None) -> None:
-        message = conversions.episode_to_msg(info, stamp_ns, outcome, dict(self._source()), self._session)
+    def _announce(
+        self,
+        info: EpisodeInfo,
+        stamp_ns: int,
+        outcome: Outcome | None = None,
+        further: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        provenance = {**self._source(), **further}
+        message = conversions.episode_to_msg(info, stamp_ns, outcome, provenance, self._session)
         self._episode.wait_for_all_acked(Duration(seconds=1.0))
         self._episode.publish(message)
 
@@ -175,13 +188,41 @@ class Replayer:
         while (left := target - time.monotonic()) > 0 and not spinner.stop.is_set():
             spinner.once(min(left, 0.05))
 
-    def _end(self, spinner: Spinner, end: End) -> None:
+    def _end(self, spinner: Spinner, end: End, losses: Sequence[str] = ()) -> None:
         info = self._info
         if info is None:
             return
-        self._announce(info.with_attributes(end.attributes), end.stamp_ns, end.outcome)
+        cut_off = {} if end.complete and not losses else conversions.cut_off(losses)
+        self._announce(info.with_attributes(end.attributes), end.stamp_ns, end.outcome, cut_off)
         found = spinner.until(lambda: info.episode_id in self._summaries, self._limit)
         self.missing_answers += not found and not spinner.stop.is_set()
         self.episodes += 1
         self._on_episode(info.episode_id, self._summaries.pop(info.episode_id, None))
         self._info = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossyEnd:
+    """The end of the last episode of a recording that was damaged: what was lost is known only after reading it all."""
+
+    end: End
+    losses: tuple[str, ...]
+
+
+def _with_losses(steps: Iterator[Step], losses: Callable[[], Sequence[str]]) -> Iterator[Step | LossyEnd]:
+    """``steps``, with what the recording lost at the last episode that has frames, as `osma score` says it."""
+    waiting: list[Step] = []  # an end, and what follows until the next frame
+    seen = False
+    for step in steps:
+        if waiting and isinstance(step, RawFrame):
+            yield from waiting
+            waiting = []
+        seen = seen or isinstance(step, RawFrame)
+        if waiting or (seen and isinstance(step, End)):
+            waiting.append(step)
+            seen = False
+        else:
+            yield step
+    lost = tuple(losses())
+    for position, step in enumerate(waiting):
+        yield LossyEnd(step, lost) if position == 0 and lost and isinstance(step, End) else step

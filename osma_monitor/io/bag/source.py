@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from osma_monitor.core.episode import EpisodeRecord, OutcomeStatus
+from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.io.bag.frames import BagFrames, OnProgress
 from osma_monitor.io.bag.mapping import Mapping, plan
@@ -55,13 +55,10 @@ def score_bag(
         facts = frames.facts
         session = {"bag": bag_name(path), "inputs": facts.mode}
         rule_based = {"bag": bag_name(path)} if found.events is None and facts.mode != "frame" else {}
-        given = mapping.info.outcome
         unjudged: list[str] = []
         waiting: EpisodeRecord | None = None
         number = 0
         for record in judge(frames.steps(), config, session, lambda: facts.source or rule_based, unjudged):
-            if rule_based:
-                record = _with_given(record, mapping, number, given)
             number += 1
             if waiting is not None:
                 yield waiting
@@ -76,20 +73,10 @@ def score_bag(
         said += [line if line.startswith(str(path)) else f"{path}: {line}" for line in losses]
         said += [f"{path}: {line}" for line in (*unjudged, *facts.lines(harmless=False))]
         if remarks is not None:
+            remarks += [f"{path}: inputs are {INPUTS[facts.mode]}"] if number else []
             remarks += [f"{path}: {line}" for line in [*recording.notes, *facts.lines(harmless=True)]]
         if number == 0 and not unjudged:
             said.append(f"{path}: no episode in it: {_why_none(facts.frames, found.events is not None)}")
-
-
-def _with_given(record: EpisodeRecord, mapping: Mapping, number: int, outcome: OutcomeStatus) -> EpisodeRecord:
-    """What the mapping says about an episode that the bag itself says nothing about."""
-    times = mapping.episodes.times if mapping.episodes.by == "times" else ()
-    if number < len(times):
-        span = sorted(times, key=lambda t: t.start)[number]
-        attributes = {**record.info.attributes, **span.attributes}
-        info = replace(record.info, task=span.task or record.info.task, attributes=attributes)
-        return replace(record, info=info, outcome=replace(record.outcome, status=span.outcome))
-    return replace(record, outcome=replace(record.outcome, status=outcome))
 
 
 def _why_none(frames: int, events: bool) -> str:

@@ -11,6 +11,7 @@ from bag_examples import STEP_NS, config, episode, write_bag
 
 from osma_monitor.cli.main import main
 from osma_monitor.core.signals.raw import same
+from osma_monitor.io.bag.mapping import load_mapping
 from osma_monitor.io.bag.source import score_bag
 from osma_monitor.io.store import read_episodes
 
@@ -69,3 +70,31 @@ def test_held_inputs_and_a_map_of_obstacles_replay_too(tmp_path: Path, ros_domai
 def test_join_leaves_the_log_to_the_running_monitor(two_episodes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(two_episodes), "--join", "--check"]) == 2
     assert "--join leaves the log" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["no END", "file cut"])
+def test_an_episode_that_the_bag_cuts_off_ends_as_score_ends_it(tmp_path: Path, ros_domain: int, damaged: bool) -> None:
+    recorded = [*episode(0, 40), *episode(1, 200, 1_000_000_000 + 41 * STEP_NS)]
+    bag = write_bag(tmp_path / "bag", recorded[:-20])
+    if damaged:
+        (file,) = bag.glob("*.mcap")
+        file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
+    _, last = score_bag(bag, config())
+    assert not last.complete and last.outcome.reason == "source ended" and bool(last.notes) == damaged
+    shown = osma("replay", str(bag), "--out", str(tmp_path / "run"), "--check")
+    assert shown.returncode == (2 if damaged else 0), shown.stderr
+    assert "2 of 2 records equal" in shown.stdout, shown.stderr
+
+
+@pytest.mark.long
+def test_episodes_by_times_keep_what_the_mapping_says_of_them(tmp_path: Path, ros_domain: int) -> None:
+    bag = write_bag(tmp_path / "bag", [r for r in episode(0, 60) if r.topic == "/odom"])
+    spans = "[{start: -9, end: -1}, {start: 0, end: 1, outcome: success, task: there, attributes: {cell: B}}, "
+    times = f"episodes: {{by: times, times: {spans}{{start: 1.5, end: 2.5, outcome: failure}}]}}\n"
+    mapping = tmp_path / "mapping.yaml"
+    mapping.write_text(MAPPING + times)
+    first, second = score_bag(bag, config(), load_mapping(mapping))
+    assert (first.outcome.status, first.info.task, first.info.attributes["cell"]) == ("success", "there", "B")
+    assert second.outcome.status == "failure" and "cell" not in second.info.attributes
+    shown = osma("replay", str(bag), "--out", str(tmp_path / "run"), "--map", str(mapping), "--check")
+    assert shown.returncode == 0 and "2 of 2 records equal" in shown.stdout, shown.stderr
