@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from osma_monitor.core.stl import tracks
 from osma_monitor.core.stl.errors import TraceError, UnknownSignalError
 from osma_monitor.core.stl.graph import GATE_THRESHOLD, Reduction, build_graph, reduction_of
-from osma_monitor.core.stl.offline import Timeline, as_formula, evaluate_graph, unknown_signal
+from osma_monitor.core.stl.offline import Timeline, as_column, as_formula, evaluate_graph, unknown_signal
 from osma_monitor.core.stl.online import Library
 from osma_monitor.core.stl.syntax import Formula
 from osma_monitor.core.stl.tracks import Array, Track
@@ -109,6 +109,8 @@ class _Batch:
                 f"stamps have shape {self.stamps.shape} and type {self.stamps.dtype}, "
                 f"expected {count} whole nanoseconds as the offsets say"
             )
+        if self.stamps.dtype.kind == "u" and self.stamps.max(initial=0) >= 2**63:
+            raise TraceError(f"stamps are int64 nanoseconds; {self.stamps.max()} is too large")
         self.columns: list[Array | None] = []
         for name in self.graph.signals:
             if name not in signals:
@@ -116,7 +118,7 @@ class _Batch:
                     raise UnknownSignalError(unknown_signal(name, signals))
                 self.columns.append(None)
                 continue
-            column = np.asarray(signals[name])
+            column = as_column(signals[name])
             if column.shape != (count,):
                 raise TraceError(f"signal {name!r} has shape {column.shape}, but there are {count} stamps")
             if column.dtype.kind not in "fiub":

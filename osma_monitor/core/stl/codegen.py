@@ -122,7 +122,7 @@ class _Compiler(JudgeEmitter):
         for position in range(len(self.streamed)):
             self.add(f"push{position} = streams[{position}].push")
         # each dialect's last stamp while it runs; else it bars the way
-        self.add("last = -(2 ** 80)")
+        self.add("last = -(2 ** 63) - 1")
         self.add("latest = 2 ** 80")
         self.add("samples = refused = 0")
         self.add("current = None")
@@ -135,7 +135,7 @@ class _Compiler(JudgeEmitter):
         self.add("def point(stamp, values):")
         self.depth = 2
         self.add(f"nonlocal {', '.join(['last', 'samples', 'current', 'shared', *self.cells(True)])}")
-        self.add("if stamp.__class__ is not int or stamp <= last: return slow(stamp, values)")
+        self.add("if stamp.__class__ is not int or not last < stamp < 2 ** 63: return slow(stamp, values)")
         self.read_sample()
         if columns:
             self.add("    check = sum(row)")
@@ -165,7 +165,7 @@ class _Compiler(JudgeEmitter):
         columns = range(len(self.graph.signals))
         self.add("def wide(stamp, values):")
         self.depth = 2
-        self.add("if stamp.__class__ is not int or stamp <= latest: return slow(stamp, values)")
+        self.add("if stamp.__class__ is not int or not latest < stamp < 2 ** 63: return slow(stamp, values)")
         self.read_sample()
         if columns:
             self.add("except (KeyError, TypeError, ValueError): return slow(stamp, values)")

@@ -39,7 +39,8 @@ class FormulaError(UserError, ValueError):
     def _render(self, line: str) -> str:
         # a long formula is cut to a window around the mark, so that the message stays readable
         first = max(0, self.column - 1 - 60)
-        shown = line[first : first + 120].replace("\t", " ")
+        # what a terminal would obey or hide must not move the mark
+        shown = "".join(c if c.isprintable() else " " for c in line[first : first + 120])
         mark = " " * (self.column - 1 - first) + "^" * max(1, min(len(self.offending), 120))
         rendered = f"line {self.line}, column {self.column}: {self.reason}\n  {shown}\n  {mark}"
         return f"{rendered}\n  hint: {self.hint}" if self.hint else rendered

@@ -7,8 +7,11 @@ DESIGN fixes: see docs/stl.md, "When a formula is judged".
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -51,6 +54,11 @@ class Timeline:
         self._reach = 0
         self._ranges: dict[tuple[str, tuple[int, int]], tuple[Index, Index]] = {}
 
+    @cached_property
+    def _span(self) -> float:
+        """About the longest episode, in nanoseconds; floats cannot overflow."""
+        return float((self.last_stamp.astype(np.float64) - self.stamps[self.first]).max(initial=0))
+
     @property
     def last_stamp(self) -> NDArray[np.int64]:
         return self.stamps[self.stop - 1]
@@ -67,6 +75,8 @@ class Timeline:
     def window(self, window: tuple[int, int], ahead: bool) -> tuple[Index, Index]:
         """Half-open index ranges of ``[t + a, t + b]`` (ahead) or ``[t - b, t - a]`` for every sample."""
         key = ("ahead" if ahead else "back", window)
+        if key not in self._ranges and 3 * self._span * len(self.offsets) >= 2.0**62:
+            self._ranges[key] = self._exact_window(window, ahead)
         if key not in self._ranges:
             stamps = self._shifted()
             near, far = (min(bound, self._reach) for bound in window)
@@ -76,9 +86,21 @@ class Timeline:
             self._ranges[key] = (np.maximum(starts, self.first), np.minimum(stops, self.stop))
         return self._ranges[key]
 
+    def _exact_window(self, window: tuple[int, int], ahead: bool) -> tuple[Index, Index]:
+        """The same in whole numbers of any size, for stamps so far apart that int64 would overflow."""
+        starts, stops = self.first.copy(), self.stop.copy()
+        for begin, end in itertools.pairwise(self.offsets.tolist()):
+            stamps = self.stamps[begin:end].tolist()
+            for index, stamp in enumerate(stamps, begin):
+                low, high = (stamp + b for b in window) if ahead else (stamp - b for b in reversed(window))
+                starts[index] = begin + bisect.bisect_left(stamps, low)
+                stops[index] = begin + bisect.bisect_right(stamps, high)
+        return starts, stops
+
     def cut(self, window: tuple[int, int]) -> NDArray[np.bool_]:
         """Samples whose window ahead reaches past the last stamp of their episode."""
-        return np.asarray(self.last_stamp - self.stamps < window[1])
+        # as uint64 a difference is right even where int64 overflows
+        return np.asarray((self.last_stamp - self.stamps).view(np.uint64) < np.uint64(window[1]))
 
 
 def evaluate_graph(
@@ -260,7 +282,16 @@ def _until(node: GraphNode, hold: Track, release: Track, timeline: Timeline, clo
 
 
 def as_formula(formula: Formula | str) -> Formula:
+    if not isinstance(formula, Formula | str):
+        raise TypeError(f"a formula is a stl.Formula or its text, not {type(formula).__name__}")
     return parse(formula) if isinstance(formula, str) else formula
+
+
+def as_column(values: ArrayLike) -> Array:
+    """An array; what a masked array hides is NaN."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        return np.where(np.ma.getmaskarray(values), np.float32(np.nan), values.data)
+    return np.asarray(values)
 
 
 def check_stamps(stamps_ns: ArrayLike) -> NDArray[np.int64]:
@@ -268,8 +299,10 @@ def check_stamps(stamps_ns: ArrayLike) -> NDArray[np.int64]:
     stamps = np.asarray(stamps_ns)
     if stamps.ndim != 1 or (stamps.dtype.kind not in "iu" and stamps.size):
         raise TraceError(f"stamps are a 1-D array of whole nanoseconds, not {stamps.ndim}-D {stamps.dtype}")
+    if stamps.dtype.kind == "u" and stamps.max(initial=0) >= 2**63:
+        raise TraceError(f"stamps are int64 nanoseconds; {stamps.max()} is too large")
     stamps = stamps.astype(np.int64)
-    bad = np.flatnonzero(np.diff(stamps) <= 0)
+    bad = np.flatnonzero(stamps[1:] <= stamps[:-1])
     if len(bad):
         at = int(bad[0])
         raise TraceError(
@@ -294,7 +327,7 @@ def check_columns(
                 columns.append(np.full(count, np.nan, dtype=dtype))
                 continue
             raise UnknownSignalError(unknown_signal(name, signals))
-        column = np.asarray(signals[name])
+        column = as_column(signals[name])
         if column.dtype.kind not in "fiub":
             raise TraceError(f"signal {name!r} holds {column.dtype}, expected numbers")
         column = column.astype(dtype, copy=False)

@@ -49,11 +49,14 @@ class Library:
     ) -> None:
         flat: list[Formula] = []
         for item in formulas:
-            flat += [as_formula(item)] if isinstance(item, Formula | str) else [as_formula(f) for f in item]
+            several = isinstance(item, Iterable) and not isinstance(item, str)
+            flat += map(as_formula, item if several else (item,))  # type: ignore[arg-type]
         self.formulas = tuple(flat)
         self._graph = build_graph(self.formulas, gate_signals)
         self.signals = self._graph.signals
         self.gate_signals = self._graph.gates
+        if isinstance(signals, str):
+            raise TypeError(f"signals is a collection of names, not the text {signals!r}")
         self._declared = None if signals is None else frozenset(signals)
         if self._declared is not None:
             for name in self.signals:
@@ -149,15 +152,26 @@ class Library:
         """Takes up a state that :meth:`snapshot` gave.
 
         Raises:
-            TraceError: the snapshot is of other formulas or gates, or of another version.
+            TraceError: the snapshot is of other formulas or gates, of another version (the state stays), or
+                damaged (the monitor starts anew).
         """
-        same = (
-            snapshot.get("version") == _SNAPSHOT_VERSION
-            and list(snapshot["formulas"]) == [str(f) for f in self.formulas]
-            and list(snapshot["gates"]) == sorted(self.gate_signals)
-        )
+        try:
+            same = (
+                snapshot["version"] == _SNAPSHOT_VERSION
+                and list(snapshot["formulas"]) == [str(f) for f in self.formulas]
+                and list(snapshot["gates"]) == sorted(self.gate_signals)
+            )
+        except (KeyError, TypeError):
+            same = False
         if not same:
             raise TraceError("the snapshot was taken of a library with other formulas, other gates or another version")
+        try:
+            self._take_up(snapshot)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            self.reset()
+            raise TraceError(f"the snapshot is damaged: {error!r}; the monitor starts anew") from error
+
+    def _take_up(self, snapshot: Mapping[str, Any]) -> None:
         self.reset()
         self._point = bool(snapshot["point"])
         self.__dict__["update"] = self._parts["point" if self._point else "wide"]
@@ -195,6 +209,8 @@ class Library:
             stamp = operator.index(stamp_ns)
         except TypeError:
             raise TraceError(f"a stamp is a whole number of nanoseconds, not {stamp_ns!r}") from None
+        if not -(2**63) <= stamp < 2**63:
+            raise TraceError(f"stamp {stamp} ns is no int64: stamps are nanoseconds")
         row = read_sample(values, self.signals, self._declared)
         current = self._current()
         if current.samples and stamp <= current.stamp_ns:
@@ -258,6 +274,8 @@ def _number(name: str, value: Any) -> float:
     if value is None:
         return math.nan
     try:
+        if isinstance(value, str | bytes | bytearray):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise TraceError(f"signal {name!r} is {value!r}, expected a number") from None

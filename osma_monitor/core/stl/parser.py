@@ -305,10 +305,19 @@ class _Parser:
 
     def _missing_operand(self, token: _Token) -> FormulaError:
         if token.kind == "end":
-            return self._fail("the formula ends where a signal, number or formula is expected", token)
+            return self._fail(
+                "the formula ends where a signal, number or formula is expected", token, self._operand_hint(token)
+            )
         if token.text in ("true", "false"):
             return self._fail(f"{token.text!r} is no formula here", token, 'write "1 > 0" or "1 < 0"')
-        return self._fail(f"{token.text!r} stands where a signal, number or formula is expected", token)
+        reason = f"{token.text!r} stands where a signal, number or formula is expected"
+        if token.text == ")" and self.stack and self.stack[-1].kind == "call":
+            return self._fail(reason, token, "an argument is missing before it")
+        return self._fail(reason, token, self._operand_hint(token))
+
+    def _operand_hint(self, token: _Token) -> str:
+        before = [t for t in self.tokens[max(0, self.at - 2) : self.at] if t.start < token.start]
+        return f"something is missing after {before[-1].text!r}" if before else "begin with a comparison, as in x < 3"
 
     def _not_an_operator(self, token: _Token) -> FormulaError:
         hint = _INFIX_HINTS.get(token.text, "")
@@ -379,7 +388,7 @@ class _Parser:
             )  # fmt: skip
         if token.kind != "number":
             near = "leave the window away for an unbounded operator" if token.text in ("inf", "infinity", "oo") else ""
-            raise self._fail("a window bound is a number", token, near)
+            raise self._fail("a window bound is a number", token, near or "write [first,last], as in [0,2.5]")
         if len(token.text) > _MAX_NUMBER:
             raise self._fail(f"a number of {len(token.text)} characters", token)
         unit = ""
@@ -402,5 +411,5 @@ class _Parser:
             )
         whole = int(scaled)
         if whole != scaled:
-            raise FormulaError("a window bound is finer than 1 ns", self.text, opener.start, closer.stop)
+            raise FormulaError("a window bound is finer than 1 ns", self.text, opener.start, closer.stop, "round it")
         return whole

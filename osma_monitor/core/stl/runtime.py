@@ -161,16 +161,16 @@ def root(a: float) -> float:
 
 
 def exponential(a: float) -> float:
-    # NumPy's own exp and pow: the math module's differ in the last bit
+    # NumPy's own exp and pow on arrays, as over whole traces: on single numbers, and in math, the last bit differs
     with np.errstate(all="ignore"):
-        return float(np.exp(a))
+        return float(np.exp(np.array([a], dtype=np.float64))[0])
 
 
 def power(a: float, b: float) -> float:
     if a != a or b != b:
         return NAN
     with np.errstate(all="ignore"):
-        result = float(np.power(a, b))
+        result = float(np.power(np.array([a], dtype=np.float64), np.array([b], dtype=np.float64))[0])
     return NAN if math.isinf(result) and math.isfinite(a) and math.isfinite(b) else result
 
 

@@ -226,9 +226,11 @@ class Stream:
                 if node.window is None:
                     below = 0
                 elif below == count:  # windows that end by now are complete: the next stamp comes later
-                    below = int(np.searchsorted(stamps, stamps[-1] - node.window[1], side="right"))
+                    below = int(np.searchsorted(stamps, _before(stamps[-1], node.window[1]), side="right"))
                 else:
-                    below = min(below, int(np.searchsorted(stamps, stamps[below] - node.window[1], side="left")))
+                    below = min(
+                        below, int(np.searchsorted(stamps, _before(stamps[below], node.window[1]), side="left"))
+                    )
             final[index] = below
         return final
 
@@ -276,7 +278,7 @@ class _Memory:
             self.stamps, self.tracks = stamps[-1:].copy(), [results[-1:] for _ in arguments]
         else:
             joined = np.concatenate([self.stamps, stamps])
-            keep = int(np.searchsorted(joined, next_stamp - node.window[1], side="left"))
+            keep = int(np.searchsorted(joined, _before(next_stamp, node.window[1]), side="left"))
             self.tracks = [_join(old, new)[keep:] for old, new in zip(self.tracks, arguments, strict=True)]
             self.stamps = joined[keep:]
 
@@ -287,6 +289,11 @@ class _Memory:
         self.stamps = np.array(state[0], dtype=np.int64)
         tracks_saved = [[np.array(part, dtype=np.float64) for part in track] for track in state[1]]
         self.tracks = [Track.exact(t[0]) if len(t) == 1 else Track(*t) for t in tracks_saved]
+
+
+def _before(stamp: int, span: int) -> int:
+    """``stamp - span``, kept inside int64."""
+    return max(int(stamp) - span, -(2**63))
 
 
 def _parts(track: Track) -> tuple[Array, ...]:

@@ -203,8 +203,10 @@ def scalar_arithmetic(op: str, values: list[Any]) -> Any:
     """One arithmetic operator on numbers or arrays; NaN is unknown or undefined (x/0, the root of a negative)."""
     if op == "neg":
         return -values[0]
-    if op in ("abs", "sqrt", "exp"):
-        return {"abs": np.abs, "sqrt": np.sqrt, "exp": np.exp}[op](values[0])
+    if op == "exp":
+        return np.exp(np.ascontiguousarray(values[0]))
+    if op in ("abs", "sqrt"):
+        return (np.abs if op == "abs" else np.sqrt)(values[0])
     if op in ("min", "max"):
         return (np.minimum if op == "min" else np.maximum).reduce(np.broadcast_arrays(*values))
     first, second = values
@@ -214,7 +216,10 @@ def scalar_arithmetic(op: str, values: list[Any]) -> Any:
         return first - second
     if op == "*":
         return first * second
-    result = np.divide(first, second) if op == "/" else np.power(first, second)
+    if op == "/":
+        result = np.divide(first, second)
+    else:  # NumPy's loops for other strides (0 for one exponent, or backwards) differ in the last bit
+        result = np.power(*(np.ascontiguousarray(part) for part in np.broadcast_arrays(first, second)))
     undefined = np.isinf(result) & np.isfinite(first) & np.isfinite(second)
     if op == "pow":  # NumPy says nan**0 == 1; what is unknown stays unknown
         undefined = undefined | np.isnan(first) | np.isnan(second)
