@@ -224,6 +224,9 @@ def read_values(answer: str, wanted: tuple[str, ...]) -> tuple[ControlValues, in
     )
 
 
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+
+
 def read_json(answer: str) -> dict[str, Any]:
     """The first JSON object in an answer; empty when there is none."""
     decoder = json.JSONDecoder()
@@ -244,7 +247,7 @@ def read_numbers(answer: str, names: tuple[str, ...]) -> dict[str, float]:
     for name in names:
         value = data.get(name)
         if value is None:
-            match = re.search(rf"\b{re.escape(name)}\b\W{{0,4}}(-?\d+(?:\.\d+)?)", answer)
+            match = re.search(rf"\b{re.escape(name)}\b[^\w.+-]{{0,4}}({_NUMBER})", answer)
             value = match[1] if match else None
         try:
             number = float(value) if not isinstance(value, bool) and value is not None else math.nan

@@ -233,6 +233,10 @@ def test_numbers_in_answers():
     )
     assert read_values('{"clearance_cm": null, "speed_percent": true}', names)[1] == 1
     assert read_values("{{{{", names) == (ControlValues(), 1)
+    assert read_values("clearance_cm = -5, speed_percent: 1e2, radius_cm=.5", names) == (
+        ControlValues(-0.05, 1.0, 0.005),
+        0,
+    )
 
 
 def test_names_that_do_not_exist():
