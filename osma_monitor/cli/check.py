@@ -39,7 +39,9 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
-        first, *rest = self.message.splitlines()
+        # names out of YAML may hold what a terminal would obey
+        lines = ("".join(c if c.isprintable() else " " for c in line) for line in self.message.split("\n"))
+        first, *rest = lines
         return "\n".join([f"{self.file}:{self.line}: {self.level}: {first}", *(f"    {line}" for line in rest)])
 
 
@@ -99,6 +101,8 @@ def check_file(path: Path) -> tuple[list[Finding], int]:
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: a folder; name the files in it, as in {path / '*.yaml'}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as text: {error}") from None
     name = str(path)

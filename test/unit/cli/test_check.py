@@ -174,3 +174,14 @@ def test_exit_codes_and_output(clauses):
     assert (
         f"{bad}:2: error: line 1, column 24" in result.output and "3 formulas in 2 files: 1 finding\n" in result.output
     )
+
+
+def test_findings_hold_nothing_that_a_terminal_obeys(clauses):
+    path = clauses('clauses:\n  "a\\e[31mb":\n    formula: "always(zz < 1)"\n')
+    (finding,) = check_file(path)[0]
+    assert str(finding).isprintable() and "a [31mb: unknown signal 'zz'" in str(finding)
+
+
+def test_a_folder_is_refused_with_the_next_step(tmp_path):
+    with pytest.raises(UserError, match=r"a folder; name the files in it"):
+        check_file(tmp_path)
