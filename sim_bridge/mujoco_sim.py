@@ -34,6 +34,9 @@ from sim_bridge.simulation import BOX, CAPSULE, CYLINDER, SPHERE, Shapes
 VERIFIED_MUJOCO = frozenset({"3.3.1", "3.3.2", "3.3.3"})
 #: Surface distances saturate here (m), as in OSMA-Bench.
 DISTANCE_LIMIT_M = 4.0
+#: What mj_geomDistance is asked to look within (m). Its box-capsule distance is wrong when the limit is near the true
+#: distance, so it always gets a far one; saturation is ours.
+_SEARCH_M = 50.0
 #: A pair touches when its summed force exceeds this in any substep (N), as in OSMA-Bench.
 CONTACT_FORCE_N = 0.05
 
@@ -255,7 +258,7 @@ class MujocoSensors:
             i, j = divmod(int(flat), len(b))
             if apart[i, j] >= best:
                 break
-            best = min(best, mujoco.mj_geomDistance(self.model, data, int(a[i]), int(b[j]), best, self._from_to))
+            best = min(best, mujoco.mj_geomDistance(self.model, data, int(a[i]), int(b[j]), _SEARCH_M, self._from_to))
         return float(best)
 
     def report(self, data: mujoco.MjData, touching: NDArray[np.int8]) -> Objects:
