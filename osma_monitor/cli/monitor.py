@@ -39,7 +39,10 @@ def monitor(
     policy: Annotated[str, typer.Option(help="Their policy.")] = "",
     template: Annotated[list[str] | None, typer.Option(help="Their mechanism templates.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Their object and capability tags.")] = None,
-    episodes: Annotated[str, typer.Option(help="What begins an episode: message, gap, gripper.")] = "message",
+    extension: Annotated[list[str] | None, typer.Option(help="Extension families that also count.")] = None,
+    episodes: Annotated[
+        str, typer.Option(help="What begins an episode: message, gap or gripper; auto: gap with --robot, else message.")
+    ] = "auto",
     library: Annotated[Path | None, typer.Option(help="Clause library instead of the package's.")] = None,
     attach: Annotated[bool, typer.Option("--attach", help="Only view a monitor that runs already.")] = False,
     duration: Annotated[float, typer.Option(min=0.0, help="Seconds after which to end; 0: until Ctrl-C.")] = 0.0,
@@ -56,11 +59,12 @@ def monitor(
         "policy": policy,
         "templates": list(template or ()),
         "tags": list(tag or ()),
+        "extensions": list(extension or ()),
         "episode_rule": episodes,
         "library": str(library.absolute()) if library is not None else "",
     }
     # an option that was not given must not undo what the parameter file says
-    defaults = {"episode_log": "auto", "episode_rule": "message"}
+    defaults = {"episode_log": "auto", "episode_rule": "auto"}
     given = {k: v for k, v in values.items() if (v and v != defaults.get(k)) or (k == "episode_log" and v == "")}
     if params is not None and not params.is_file():
         raise UserError(f"{params}: no such parameter file")

@@ -70,9 +70,10 @@ PARAMETERS = (
     Parameter(
         "episode_rule",
         str,
-        "message",
-        "What begins and ends an episode: events and services alone, or also a gap in time or the gripper's contact.",
-        choices=("message", "gap", "gripper"),
+        "auto",
+        "What begins and ends an episode: events and services alone (message), or also a gap in time or the gripper's "
+        "contact; auto: gap with a robot file, else message.",
+        choices=("auto", "message", "gap", "gripper"),
     ),
     Parameter("gap", float, 2.0, "s without a frame that end an episode under the rule gap.", 0.01, 86400.0),
     Parameter(
@@ -96,6 +97,7 @@ PARAMETERS = (
     Parameter("policy", str, "", "Their policy."),
     Parameter("templates", str, (), "Their mechanism templates (config/safety/registry.yaml)."),
     Parameter("tags", str, (), "Their object and capability tags."),
+    Parameter("extensions", str, (), "Extension families of clauses that count beside those of the suite."),
     *(
         Parameter(f"joy_{name}", int, -1, f"Button of the topic joy that {what}; -1: none.", -1, 255)
         for name, what in (

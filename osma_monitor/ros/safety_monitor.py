@@ -200,6 +200,7 @@ class SafetyMonitor(LifecycleNode):
             rules=v.registry or None,
             gate_semantics=v.gate_semantics,
             backend=v.backend,
+            extensions=v.extensions,
             prediction_horizon=v.prediction_horizon,
         )
 
@@ -230,13 +231,19 @@ class SafetyMonitor(LifecycleNode):
             max_text=v.max_text,
         )
 
+    @property
+    def episode_rule(self) -> str:
+        """What begins an episode. A driver sends no events, so a robot is judged from its first frame unless told so."""
+        given = str(self.values.episode_rule)
+        return given if given != "auto" else "gap" if self.values.robot else "message"
+
     def _segmenter(self) -> Segmenter:
         v = self.values
-        if v.episode_rule == "message":
+        if self.episode_rule == "message":
             return MessageSegmenter(timeout_ns=round(v.end_timeout * 1e9))
         info = self.episode_template(f"{v.policy or 'episode'}-{time.strftime('%Y%m%dT%H%M%S')}")
         limit = round(v.episode_limit * 1e9)
-        if v.episode_rule == "gap":
+        if self.episode_rule == "gap":
             return by_gap(info, round(v.gap * 1e9), limit)
         return by_edge(info, lambda frame: frame.gripper, limit)
 

@@ -100,7 +100,9 @@ def test_a_robot_file_gives_units_names_and_episodes_by_hand(arm, observer, node
     frames = observer.listen(RawFrameMsg, of(topics.FRAME))
     status = observer.listen(ClauseStatus, of(topics.STATUS))
     summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
-    monitor = nodes.start("safety_monitor", robot="so101", episode_log=run, suite="so101", policy="pi")
+    monitor = nodes.start(
+        "safety_monitor", robot="so101", episode_log=run, suite="so101", policy="pi", episode_rule="message"
+    )
     states = observer.listen(SafetyState, of(topics.STATE))
     arm.until(lambda: states, "the monitor", arm.send, monitor)
     begun = call(observer, BeginEpisode, topics.BEGIN_EPISODE, task="butter")
@@ -143,7 +145,14 @@ def test_joystick_buttons_begin_and_end(arm, observer, nodes, tmp_path):
     joy = observer.node.create_publisher(Joy, topics.JOY, 10)
     status = observer.listen(ClauseStatus, of(topics.STATUS))
     summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
-    monitor = nodes.start("safety_monitor", robot="so101", episode_log=tmp_path / "run", joy_begin=0, joy_success=1)
+    monitor = nodes.start(
+        "safety_monitor",
+        robot="so101",
+        episode_log=tmp_path / "run",
+        episode_rule="message",
+        joy_begin=0,
+        joy_success=1,
+    )
     arm.until(lambda: joy.get_subscription_count(), "the monitor", arm.send, monitor)
 
     def press(button):
@@ -158,12 +167,10 @@ def test_joystick_buttons_begin_and_end(arm, observer, nodes, tmp_path):
     assert len(list(read_episodes(tmp_path / "run"))) == 1
 
 
-def test_a_pause_ends_an_episode_under_the_rule_gap(arm, observer, nodes, tmp_path):
+def test_with_a_robot_file_the_first_frame_begins_an_episode_and_a_pause_ends_it(arm, observer, nodes, tmp_path):
     summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
     status = observer.listen(ClauseStatus, of(topics.STATUS))
-    monitor = nodes.start(
-        "safety_monitor", robot="so101", episode_log=tmp_path / "run", episode_rule="gap", gap=0.5, silence_limit=1.0
-    )
+    monitor = nodes.start("safety_monitor", robot="so101", episode_log=tmp_path / "run", gap=0.5, silence_limit=1.0)
     arm.until(lambda: len(status) > 10, "10 frames", arm.send, monitor)
     observer.until(lambda: summaries, "the end by silence", 10, monitor)
     seen = len(status)
