@@ -11,6 +11,7 @@ import copy
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,10 @@ class Stochastic(Policy, Protocol):
 
 
 class NoisyShortestPath(ShortestPath):
-    """The shortest path with a velocity offset that is drawn anew for every chunk of actions."""
+    """The shortest path with a velocity offset that is drawn anew for every chunk of actions.
+
+    By itself it draws from the episode's task and seed; once reseeded, whoever reseeds it says when a chunk begins.
+    """
 
     name = "noisy_shortest_path"
 
@@ -63,15 +67,25 @@ class NoisyShortestPath(ShortestPath):
     def reset(self, info: EpisodeInfo) -> None:
         """See Policy."""
         super().reset(info)
-        self._offset = (0.0, 0.0)
+        self._rng: np.random.Generator | None = np.random.default_rng(
+            [info.seed % 2**32, zlib.crc32(info.task.encode())]
+        )
+        self._steps = 0
 
     def reseed(self, seed: Sequence[int]) -> None:
         """See Stochastic."""
-        dx, dy = np.random.default_rng(list(seed)).normal(0.0, self._noise, 2)
+        self._rng = None
+        self._draw(np.random.default_rng(list(seed)))
+
+    def _draw(self, rng: np.random.Generator) -> None:
+        dx, dy = rng.normal(0.0, self._noise, 2)
         self._offset = float(dx), float(dy)
 
     def act(self, frame: RawFrame) -> Action:
         """See Policy."""
+        if self._rng is not None and self._steps % CHUNK_STEPS == 0:
+            self._draw(self._rng)
+        self._steps += 1
         action = super().act(frame)
         _, _, yaw = planar_pose(frame)
         offset = base_action(self._offset, yaw, 0.0)

@@ -7,6 +7,8 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.core.metrics import candidates
 from osma_monitor.core.signals.raw import PARTS, same
 from sim_bridge.kitchen.simulation import KitchenSimulation, StartJitter
+from sim_bridge.policies.follower import planar_pose
+from sim_bridge.policies.navigation import ShortestPath
 from sim_bridge.policies.selection import (
     Candidate,
     NoisyShortestPath,
@@ -181,6 +183,29 @@ def test_noise_is_seeded_by_chunk():
 
     assert action([1, 2]) == action([1, 2]) != action([1, 3])
     assert isinstance(action([0]), Action)
+
+
+def test_by_itself_the_noise_comes_from_task_and_seed():
+    simulation = KitchenSimulation(max_steps=45)
+
+    def base(policy, seed, task=TASK):
+        simulation.restart_clock()
+        frames, _ = drive(simulation, policy, task, seed)
+        return np.array([planar_pose(frame) for frame in frames])
+
+    noisy = NoisyShortestPath()
+    first = base(noisy, 0)
+    assert not np.array_equal(first, base(ShortestPath(), 0))
+    assert not np.array_equal(first, base(noisy, 1))
+    assert np.array_equal(first, base(noisy, 0)), "a policy that drove before draws the same again"
+    assert np.array_equal(first, base(NoisyShortestPath(), 0))
+    offsets = []
+    noisy.reset(simulation.info())
+    frame = simulation.reset(TASK, 0)
+    for _ in range(41):
+        noisy.act(frame)
+        offsets.append(noisy._offset)
+    assert len(set(offsets)) == 3 and offsets[0] == offsets[19] != offsets[20], "one offset a chunk of 20 steps"
 
 
 def test_options_are_checked():
