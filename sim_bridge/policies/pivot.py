@@ -173,15 +173,23 @@ class Pivot:
             raise UserError(f"{candidates} candidates: expected 12 to 20, as the published selector draws")
         self._chooser, self._candidates = chooser, candidates
         self._answered = False
+        self._unparsed_before = 0
 
     @property
     def unparsed(self) -> int:
         """Answers that did not parse, over all episodes."""
         return self._chooser.unparsed
 
+    @property
+    def requested(self) -> dict[str, str]:
+        """Attributes of the episode's record: how many answers did not parse, and a condition of the policy's own."""
+        said = {"unparsed_answers": str(self.unparsed - self._unparsed_before)}
+        return said if self._condition is None else {**said, "condition": self._condition}
+
     def reset(self, info: EpisodeInfo) -> None:
         """See Policy."""
         self._info = info
+        self._unparsed_before = self.unparsed
         self._task = parse_task(info.task)
         self._views.reset(info)
         self._floor = floor_map(self._task.kitchen)

@@ -80,9 +80,12 @@ def test_a_model_chooses_on_pictures_and_sets_the_speed(endpoint):
 
 def test_answers_that_do_not_parse_take_the_first_candidates_at_nominal_speed(endpoint):
     with endpoint.serve(lambda body, n: "number seven looks nice") as (url, _):
-        policy = Pivot("chat", url=url, model="tiny")
+        policy = Pivot("chat", url=url, model="tiny", condition="c3")
         first(policy)
-    assert policy.unparsed == ROUNDS + 1
+        assert policy.requested == {"unparsed_answers": str(ROUNDS + 1), "condition": "c3"}
+        first(policy)
+        assert policy.requested["unparsed_answers"] == str(ROUNDS + 1)  # of this episode alone
+    assert policy.unparsed == 2 * (ROUNDS + 1)
     assert policy.legs[0].kept == ((0, 1, 2), (0, 1, 2), (0,))
     assert policy.legs[0].profile == ((0.0, 100.0, 1.0),)
 
