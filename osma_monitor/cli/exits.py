@@ -21,6 +21,7 @@ EXTRAS = {
     "mujoco": "sim",
     "onnxruntime": "onnx",
     "rerun": "rerun",
+    "av": "video",
     "rtamt": "rtamt",
     "torch": "learned",
     "libero": "libero",

@@ -17,6 +17,8 @@ from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.io.bag.pictures import keep_pictures
 from osma_monitor.io.bag.source import bag_name
 from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.datasets.lerobot import is_lerobot
+from osma_monitor.io.datasets.videos import keep_video_frames
 from osma_monitor.io.export_mcap import export_mcap
 from osma_monitor.io.export_rerun import export_rerun
 from osma_monitor.io.sources import Findings, expand, open_sources
@@ -53,7 +55,11 @@ def export(
     ] = None,
     episode: Annotated[list[str] | None, typer.Option(help="Only this episode id; may be given again.")] = None,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="Also keep the camera pictures of bags nearest to each violation.")
+        bool,
+        typer.Option(
+            "--pictures",
+            help="Also keep the pictures of bags and video frames of LeRobot data sets nearest to each violation.",
+        ),
     ] = False,
     write_back: Annotated[
         bool, typer.Option("--write-back", help="Copy LeRobot data sets with safety columns added, into the folder.")
@@ -75,9 +81,13 @@ def export(
     if to not in FORMATS:
         raise UserError(f"--to {to}: expected one of {', '.join(FORMATS)}")
     suffix, write = FORMATS[to]
+    films = [s for path in paths for s in expand(path) if pictures and is_lerobot(s)]
+    if films:
+        import av  # noqa: F401 - a missing package is said before the work, not after it
     wanted = set(episode or ())
     written = 0
     judged: dict[str, list[EpisodeRecord]] = {}
+    filmed: dict[str, list[EpisodeRecord]] = {}
     for record in open_sources(paths, config, mapping, findings=findings):
         if wanted and record.info.episode_id not in wanted:
             continue
@@ -85,7 +95,16 @@ def export(
         written += 1
         if pictures and "bag" in record.provenance.session:
             judged.setdefault(record.provenance.session["bag"], []).append(_without_steps(record))
-    for source in (s for path in paths if judged for s in expand(path)):
+        elif pictures and record.provenance.session.get("inputs") == "lerobot":
+            filmed.setdefault(record.provenance.session["data"], []).append(_without_steps(record))
+    for source in films:
+        try:
+            for kept in keep_video_frames(source, filmed.get(source.name, ()), out, findings.problems):
+                print(kept)
+        except UserError as error:
+            findings.problems.append(str(error))
+    bags = [s for path in paths if judged for s in expand(path) if s not in films]
+    for source in bags:
         try:
             for kept in keep_pictures(source, judged.get(bag_name(source), ()), out):
                 print(kept)

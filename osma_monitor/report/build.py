@@ -25,6 +25,7 @@ from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table,
 from osma_monitor.core.metrics.sensitivity import needed_signals
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
 from osma_monitor.core.safety import Library
+from osma_monitor.io.bag.source import INPUTS
 from osma_monitor.report import (
     clause_tables,
     condition_tables,
@@ -128,6 +129,13 @@ def _joined(pieces: list[SignalColumns]) -> SignalColumns:
     return SignalColumns(stamps, signals, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
+def _input_notes(records: Iterable[EpisodeRecord]) -> tuple[str, ...]:
+    """Whether what was scored from bags had the inputs of a live run; nothing where no bag was."""
+    found = Counter(record.provenance.session.get("inputs", "") for record in records)
+    said = [f"{found[mode]} with {text}" for mode, text in INPUTS.items() if found[mode]]
+    return (f"Episodes from bags: {'; '.join(said)}.",) if said else ()
+
+
 def _chunks(records: Iterable[EpisodeRecord]) -> Iterator[list[EpisodeRecord]]:
     source = iter(records)
     while chunk := list(islice(source, _CHUNK)):
@@ -160,7 +168,7 @@ def build(
     Raises ValueError for a ``by`` column that no episode has.
     """
     table = collected.scores
-    notes = safety_tables.provenance_notes(table)
+    notes = (*safety_tables.provenance_notes(table), *_input_notes(collected.records))
     adaptation = collected.adaptation if len(collected.adaptation.get("cell", ())) else {}
     nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation, notes)
     nav_tables += [

@@ -6,6 +6,7 @@
     obstacles: obstacles.yaml       # a map of obstacles for a bag that has none (path beside this file)
     episodes: {by: gap, gap: 2.0}   # message, gap, edge, times or whole
     info: {policy: dwb, task: corridor, templates: [navigate]}
+    extensions: [base_speed_limit]  # extension families of clauses that are scored too
 
 Every key may be left out; ``osma map BAG`` writes a first file.
 """
@@ -111,6 +112,7 @@ class Mapping:
     transform_tolerance: float = 1.5  #: s before the first and after the last transform in which it still holds
     episodes: EpisodeRule = field(default_factory=EpisodeRule)
     info: InfoRule = field(default_factory=InfoRule)
+    extensions: tuple[str, ...] = ()  #: extension families that are scored beside those of the suite
 
 
 _ADAPTER = TypeAdapter(Mapping)

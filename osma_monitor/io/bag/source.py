@@ -16,8 +16,8 @@ from osma_monitor.io.judge import judge
 #: How the inputs of a record were joined, for the report.
 INPUTS = {
     "frame": "recorded frames (equal to the live run)",
-    "exact": "joined by exact stamps (equal to the live run if nothing was lost)",
-    "hold": "latest values held at each primary message (a live run may differ)",
+    "exact": "inputs joined by exact stamps (equal to the live run if nothing was lost)",
+    "hold": "the latest inputs held at each primary message (a live run may differ)",
 }
 
 
@@ -73,7 +73,6 @@ def score_bag(
         said += [line if line.startswith(str(path)) else f"{path}: {line}" for line in losses]
         said += [f"{path}: {line}" for line in (*unjudged, *facts.lines(harmless=False))]
         if remarks is not None:
-            remarks += [f"{path}: inputs are {INPUTS[facts.mode]}"] if number else []
             remarks += [f"{path}: {line}" for line in [*recording.notes, *facts.lines(harmless=True)]]
         if number == 0 and not unjudged:
             said.append(f"{path}: no episode in it: {_why_none(facts.frames, found.events is not None)}")

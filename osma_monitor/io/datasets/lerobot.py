@@ -1,4 +1,5 @@
-"""LeRobot data sets (v2.0, v2.1, v3.0) with pyarrow alone: episodes to frames, video ignored.
+"""LeRobot data sets (v2.0, v2.1, v3.0) with pyarrow alone: episodes to frames; videos are for
+videos.py.
 
 v2 keeps one Parquet file an episode and JSON lines about them, v3 many episodes a file and Parquet about them. Both
 describe their columns in ``meta/info.json``.
@@ -104,7 +105,7 @@ class LeRobotDataset:
         for meta in self._lines("episodes.jsonl"):
             try:
                 index = int(meta["episode_index"])
-                file = self._inside(template.format(episode_chunk=index // size, episode_index=index))
+                file = self.inside(template.format(episode_chunk=index // size, episode_index=index))
                 entries.append(EpisodeEntry(index, int(meta["length"]), file, _first(meta.get("tasks")), meta))
             except (KeyError, ValueError, TypeError, IndexError) as error:
                 raise InputError(f"{self.path}/meta/episodes.jsonl: an entry does not fit ({error!r})") from error
@@ -124,16 +125,16 @@ class LeRobotDataset:
                     place = template.format(chunk_index=meta["data/chunk_index"], file_index=meta["data/file_index"])
                     index = int(meta["episode_index"])
                     task = _first(meta.get("tasks"))
-                    entries.append(EpisodeEntry(index, int(meta["length"]), self._inside(place), task, meta))
+                    entries.append(EpisodeEntry(index, int(meta["length"]), self.inside(place), task, meta))
             except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, IndexError) as error:
                 raise InputError(f"{file}: no episode table of LeRobot v3 ({error!r})") from error
         return entries
 
-    def _inside(self, place: str) -> Path:
-        """A file of the data set; info.json never leads out of it."""
+    def inside(self, place: str, key: str = "data_path") -> Path:
+        """A file of the data set; what info.json says under ``key`` never leads out of it."""
         path = self.path / place
         if ".." in Path(place).parts or Path(place).is_absolute():
-            raise InputError(f"{self.path / INFO}: data_path {place!r} leaves the data set")
+            raise InputError(f"{self.path / INFO}: {key} {place!r} leaves the data set")
         return path
 
     def names_of(self, column: str) -> tuple[str, ...]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+import zstandard
 from bag_examples import Recorded, config, episode, make_frames, odometry, write_bag
 from io_examples import make_record
 
 from osma_monitor.cli.main import main
 from osma_monitor.io import store
 from osma_monitor.io.bag.mapping import load_mapping
-from osma_monitor.io.bag.source import score_bag
+from osma_monitor.io.bag.source import INPUTS, score_bag
 from osma_monitor.io.bag.suggest import suggest
 from osma_monitor.io.datasets.fieldmap import load_field_map
 from osma_monitor.io.obstacles import ObstacleMap, load_obstacles
@@ -100,3 +102,68 @@ def test_score_goes_on_past_what_it_cannot_read(tmp_path: Path, capsys: pytest.C
     shown = capsys.readouterr()
     assert "n = 2 episodes" in shown.out
     assert all(text in shown.err for text in ("0 bytes", "x.parquet", "no such file"))
+
+
+def bad_source(kind: str, folder: Path) -> list[str]:
+    """One bad input as the arguments of `osma score`."""
+    folder.mkdir()
+    if kind == "no bag":
+        (folder / "notes.txt").write_text("hello")
+        return [str(folder)]
+    if kind == "bomb":
+        with open(folder / "bomb.mcap.zst", "wb") as out:
+            packer = zstandard.ZstdCompressor().stream_writer(out)
+            for _ in range(70):
+                packer.write(b"\0" * (1 << 20))
+            packer.flush(zstandard.FLUSH_FRAME)
+        return [str(folder / "bomb.mcap.zst")]
+    if kind == "clock":
+        late = [r for r in episode(1, 30, 500_000_000_000) if r.topic != "/episode"]
+        early = [replace(r, received_ns=r.received_ns + 600 * 10**9) for r in episode(2, 30)]
+        return [str(write_bag(folder / "jumps", [*episode(1, 30, 499_000_000_000)[:1], *late, *early[1:]]))]
+    if kind == "overlap":
+        bags = [write_bag(folder / name, episode(i, 20, 10**13)) for i, name in enumerate("ab", 1)]
+        return [str(bag) for bag in bags]
+    others = [Recorded("/elsewhere", 10**18 + k * 10**7, odometry(f)) for k, f in enumerate(make_frames())]
+    (folder / "mapping.yaml").write_text("topics: {base: /odom}")
+    return [str(write_bag(folder / "other", others)), "--map", str(folder / "mapping.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "episodes", "line"),
+    [
+        ("no bag", 1, "neither run, bag nor data set; the folder holds notes.txt"),
+        ("bomb", 1, "refused as a decompression bomb"),
+        ("clock", 2, "clock jump"),
+        ("overlap", 3, "overlaps"),
+        ("absent topic", 1, "topics.base: topic '/odom' is not in the bag; it has /elsewhere"),
+    ],
+)
+def test_score_says_one_line_of_each_bad_input_and_scores_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, episodes: int, line: str
+) -> None:
+    good = write_bag(tmp_path / "good", episode(0, 40))
+    assert main(["score", *bad_source(kind, tmp_path / "bad"), str(good)]) == 2
+    shown = capsys.readouterr()
+    assert f"n = {episodes} episodes" in shown.out
+    said = [text for text in shown.err.splitlines() if line in text]
+    assert len(said) == 1 and said[0].startswith("osma: ") and "bad" in said[0]
+    assert "Traceback" not in shown.err
+
+
+def test_score_and_report_say_whether_the_inputs_were_those_of_a_live_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact = write_bag(tmp_path / "exact", episode(0, 40))
+    whole = write_bag(tmp_path / "whole", episode(1, 40, 10**12, with_frames=True))
+    held = write_bag(tmp_path / "held", [r for r in episode(2, 40, 10**14) if r.topic == "/odom"])
+    sources = [str(exact), str(whole), str(held)]
+    said = "Episodes from bags: " + "; ".join(f"1 with {text}" for text in INPUTS.values())
+    assert main(["score", *sources]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert main(["report", *sources, "--out", str(tmp_path / "page")]) == 0
+    assert said in " ".join((tmp_path / "page" / "report.html").read_text(encoding="utf-8").split())
+    store.write_record(tmp_path / "run", make_record(0, 10))
+    capsys.readouterr()
+    assert main(["score", str(tmp_path / "run")]) == 0
+    assert "Episodes from bags" not in capsys.readouterr().out
