@@ -172,6 +172,7 @@ class ChatVerifier:
             raise UserError(f"image format {image_format!r}: choose one of {', '.join(get_args(ImageFormat))}")
         self._client = client if isinstance(client, ChatClient) else ChatClient(**client)
         self._format: ImageFormat = image_format
+        self.unparsed = 0  #: answers that are neither a candidate nor a rejection, over all episodes
 
     def choose(self, shown: Sequence[Candidate], scene: Scene) -> int | None:
         """See Verifier."""
@@ -189,7 +190,11 @@ class ChatVerifier:
         mode = read_json(answer).get("mode")
         words = str(mode).lower().replace("mode", "").split() if isinstance(mode, (str, int)) else []
         number = int(words[0]) if len(words) == 1 and words[0].isdecimal() else 0
-        return number - 1 if 1 <= number <= len(shown) else None
+        if 1 <= number <= len(shown):
+            return number - 1
+        if not (isinstance(mode, str) and "none" in words):  # JSON's null is no rejection
+            self.unparsed += 1
+        return None
 
 
 def candidate_image(candidate: Candidate, scene: Scene, image_format: ImageFormat) -> Image.Image:
@@ -301,12 +306,25 @@ class RolloutSelection:
         self._log = None if log is None else Path(log)
         self.decisions: list[Decision] = []
         self._twin: Any = None
+        self._unparsed_before = 0
+
+    @property
+    def unparsed(self) -> int:
+        """Answers of the verifier that did not parse, over all episodes."""
+        return int(getattr(self._verifier, "unparsed", 0))
+
+    @property
+    def requested(self) -> dict[str, str]:
+        """Attributes of the episode's record: how many answers did not parse, and a condition of the policy's own."""
+        said = {"unparsed_answers": str(self.unparsed - self._unparsed_before)}
+        return said if self._condition is None else {**said, "condition": self._condition}
 
     def reset(self, info: EpisodeInfo) -> None:
         """See Policy."""
         from sim_bridge.kitchen.simulation import KitchenSimulation  # only this policy needs the simulator
 
         self._info, self._task = info, parse_task(info.task)
+        self._unparsed_before = self.unparsed
         self._views.reset(info)
         if self._twin is None:
             options = {"identical_shapes": info.attributes.get("shapes") == "identical", **self._options}

@@ -153,12 +153,14 @@ REFUSALS = ["none of them", '{"mode": "none of them"}', '{"mode": "Mode 9"}', '{
 @pytest.mark.parametrize("reply", REFUSALS)
 def test_rejections_and_invalid_answers_are_no_choice(endpoint, reply):
     with endpoint.serve(lambda body, n: reply) as (url, _):
-        policy = RolloutSelection("chat", k=2, client={"url": url, "model": "tiny"})
+        policy = RolloutSelection("chat", k=2, client={"url": url, "model": "tiny"}, condition="c0")
         simulation = KitchenSimulation()
         frame = simulation.reset(TASK, 0)
         policy.reset(simulation.info())
         policy.act(frame)
     assert (policy.decisions[0].chosen, policy.decisions[0].valid) == (0, False)
+    rejected = reply == '{"mode": "none of them"}'
+    assert policy.requested == {"unparsed_answers": "0" if rejected else "1", "condition": "c0"}
 
 
 def test_the_three_formats_look_different():
