@@ -19,6 +19,7 @@ from osma_monitor.core.signals.raw import Base, RawFrame
 from osma_monitor.resources import config_path
 from sim_bridge.kitchen import scene
 from sim_bridge.kitchen.instructions import DEFAULT_CONDITION, instruction
+from sim_bridge.kitchen.layout import R_BASE_M
 from sim_bridge.kitchen.references import load_references
 from sim_bridge.kitchen.tasks import (
     MAX_STEPS,
@@ -238,6 +239,7 @@ class KitchenSimulation:
             "goal_yaw": goal.yaw,
             "spot_x": x,
             "spot_y": y,
+            "base_radius_m": R_BASE_M,
         }
         attributes = {
             "cell": task.cell,

@@ -15,7 +15,7 @@ import yaml
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.kitchen.instructions import goal_phrase, obstacle_phrase
-from sim_bridge.kitchen.layout import load_tiers
+from sim_bridge.kitchen.layout import R_BASE_M, load_tiers
 from sim_bridge.kitchen.tasks import HUMAN_ROUTE, Task
 from sim_bridge.policies import prompts
 from sim_bridge.policies.chat import ChatClient, text_message
@@ -31,10 +31,6 @@ from sim_bridge.policies.topview import TopView, png
 
 Method = Literal["program", "value_only", "2_step", "3_step"]
 Guidance = Literal["none", "per_obstacle", "collision_risk", "both"]
-
-#: Distance that the base's centre keeps from the clearance boundary on this robot (m), measured as in F.2 over 120
-#: drives: mean 0.41, 5th to 95th percentile 0.35 to 0.43. The upper end: the clamp takes effect in nearly all drives.
-R_BASE_M = 0.43
 
 
 @dataclass(frozen=True)

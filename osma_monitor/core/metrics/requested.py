@@ -87,7 +87,7 @@ def requested_of(attributes: Mapping[str, str]) -> RequestedControl | None:
 def table_with_requests(
     records: Iterable[EpisodeRecord], requested: Mapping[str, RequestedControl] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """The table of :func:`ssi.table_from_records` with the requested columns.
+    """The table of :func:`ssi.table_from_records` with the requested columns and the attribute base_radius_m.
 
     Rows whose policy asked for nothing are left out. ``requested`` maps a task to its values; without it they come
     from the records' attributes.
@@ -98,7 +98,8 @@ def table_with_requests(
         if one is not None and table_from_records([record])["task"].size:
             kept.append(record)
             asked.append(one)
-    return {**table_from_records(kept), **request_columns(asked)}
+    radius = [number_of(r.info.attributes, "base_radius_m") for r in kept]
+    return {**table_from_records(kept), **request_columns(asked), "base_radius_m": np.array(radius, dtype=np.float64)}
 
 
 def request_columns(requests: Iterable[RequestedControl]) -> dict[str, NDArray[Any]]:
@@ -164,18 +165,24 @@ def base_radius(center_distance: ArrayLike, clearance_m: ArrayLike) -> float:
 Placement = Literal["other_object", "nowhere", "inside_clearance", "short", "reached"]
 
 
-def region_placement(table: Table, base_radius: float = BASE_RADIUS) -> dict[Placement, float]:
+def region_placement(table: Table, base_radius: float | None = None) -> dict[Placement, float]:
     """Fractions of tasks by where the velocity region lies, before any clamp (F.2).
 
     Around another object; nowhere; around the obstacle but R_V < R_C; beyond that but R_V < R_C + R_base, so that the
     base centre never enters it; or reached by the path (the column Vel. of Table 2). NaN without a task.
+
+    R_base is ``base_radius`` in m; without it that of the robot (column base_radius_m), else the paper's 0.36 m.
     """
     clearance, _ = _requested(table)
     region = np.asarray(table["requested_region_m"], dtype=np.float64)
     on = np.array(text_column(table, "region_on"), dtype=object)
     nowhere = (on == "none") | (np.isnan(region) & (on == "obstacle"))
     here = (on == "obstacle") & ~nowhere
-    reached = here & (region >= clearance + base_radius - _ROUNDING)
+    radius = np.full(len(region), BASE_RADIUS if base_radius is None else base_radius)
+    if base_radius is None and "base_radius_m" in table:
+        own = np.asarray(table["base_radius_m"], dtype=np.float64)
+        radius = np.where(np.isnan(own), radius, own)
+    reached = here & (region >= clearance + radius - _ROUNDING)
     inside = here & ~reached & (region < clearance - _ROUNDING)
     masks: dict[Placement, NDArray[np.bool_]] = {
         "other_object": on == "other",
@@ -187,7 +194,7 @@ def region_placement(table: Table, base_radius: float = BASE_RADIUS) -> dict[Pla
     return {name: float(mask.mean()) if len(mask) else math.nan for name, mask in masks.items()}
 
 
-def velocity_region_fraction(table: Table, base_radius: float = BASE_RADIUS) -> float:
+def velocity_region_fraction(table: Table, base_radius: float | None = None) -> float:
     """Fraction of tasks in which the requested speed takes effect: R_V >= R_C + R_base, before the clamp (Eq. 7)."""
     return region_placement(table, base_radius)["reached"]
 

@@ -76,6 +76,10 @@ def test_region_placement_and_the_fraction_that_takes_effect():
     }
     assert requested.velocity_region_fraction(table(asked, cells=2)) == sixth
     assert requested.velocity_region_fraction(table(asked, cells=2), base_radius=0.35) == pytest.approx(2 / 6)
+    own = table(asked, cells=2)
+    for radius, share in ((0.35, pytest.approx(2 / 6)), (NAN, sixth)):
+        own["base_radius_m"] = [radius] * len(own["cell"])
+        assert requested.velocity_region_fraction(own) == share
 
 
 def test_sums_of_centimetres_reach_although_they_are_not_exact():
