@@ -28,7 +28,7 @@ from osma_monitor.report.table import FORMATS, Format, Table, render
 
 #: Printed without --all; the rest is for papers and a closer look.
 MAIN = (
-    *("summary", "outcomes", "clauses", "paired", "navigation", "ssi"),
+    *("summary", "motion", "outcomes", "clauses", "paired", "navigation", "ssi"),
     *("candidates", "choices", "choice_positions", "forecasts"),
 )
 SUFFIX: dict[Format, str] = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
@@ -98,7 +98,7 @@ def score(
     if preferences is not None:
         _write_preferences(report.scores, preferences)
     if report.scores is not None and not report.scores.clauses:
-        print("osma: no scored clause was active in these episodes; --table inactive says why", file=sys.stderr)
+        print("osma: Safety is unknown: no scored clause is active; --table inactive says why", file=sys.stderr)
     if told(found):
         return EXIT_BAD_INPUT
     if fail_on_violation and report.scores is not None:

@@ -24,7 +24,7 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.segmenter import Begin
 from osma_monitor.io import dataset, recovery, store
-from osma_monitor.io.bag.mapping import Mapping, load_mapping
+from osma_monitor.io.bag.mapping import Mapping, load_mapping, with_extensions
 from osma_monitor.io.bag.recording import is_recording
 from osma_monitor.io.bag.source import score_bag
 from osma_monitor.io.datasets import hdf5, labels, lerobot, npz
@@ -146,7 +146,7 @@ def open_source(
             raise InputError(f"{path}: a bag needs a mapping of topics, not a field map (osma map {path})")
         yield from score_bag(
             path,
-            config,
+            with_extensions(config, given) if given is not None else config,
             given,
             problems=findings.problems,
             remarks=findings.remarks,

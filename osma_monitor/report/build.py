@@ -29,6 +29,7 @@ from osma_monitor.io.bag.source import INPUTS
 from osma_monitor.report import (
     clause_tables,
     condition_tables,
+    motion_tables,
     navigation_tables,
     requested_tables,
     safety_tables,
@@ -64,6 +65,7 @@ class Collected:
     families: Mapping[str, str]  #: of each clause
     records: tuple[EpisodeRecord, ...]  #: without signals where they were not kept
     columns: SignalColumns | None = None  #: signals of all records, for other thresholds
+    driven: tuple[motion_tables.Driven, ...] = ()  #: motion features of episodes without a cell
 
 
 def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Library | None = None) -> Collected:
@@ -82,6 +84,7 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
     inactive: Counter[tuple[str, str]] = Counter()
     families: dict[str, str] = {}
     kept: list[EpisodeRecord] = []
+    driven: list[motion_tables.Driven] = []
     used = 0
     for chunk in _chunks(records):
         if rescore is not None:
@@ -96,6 +99,8 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
             inactive.update(record.inactive.items())
             families.update((c.clause, c.family) for c in record.clauses)
             if _navigates(record):
+                features = motion_tables.driven(record)
+                driven += [features] if features is not None else []
                 episodes.append(episode_of(record))
                 failure = failure_of(record) if "goal_x" in record.info.attributes else None
                 if failure is not None:
@@ -115,6 +120,7 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
         families,
         tuple(kept),
         _joined(pieces) if pieces else None,
+        tuple(driven),
     )
 
 
@@ -184,7 +190,10 @@ def build(
     summaries = policy_summaries(table, collected.episodes, results, bootstrap)
     clause_wise, comparisons = clause_tables.all_tables(table, by, notes)
     comparison, note = headline_comparison(comparisons, [s.policy for s in summaries if s.n])
-    tables: list[Table] = [safety_tables.summary(table, by, notes, bootstrap)]
+    why = () if table.clauses else (f"{motion_tables.why_unknown(collected.inactive)}.",)
+    tables: list[Table] = [safety_tables.summary(table, by, (*why, *notes), bootstrap)]
+    if collected.driven:
+        tables.append(motion_tables.motion(collected.driven, notes))
     if len({*table.column("suite")}) > 1:
         tables.append(safety_tables.macro(table, ("suite",), notes))
     tables += [*clause_wise, *nav_tables, *condition_tables.all_tables(table, collected.episodes, notes)]
@@ -234,7 +243,7 @@ def policy_summaries(
         for key, subset in (("ssi", "all"), ("ssi_cfsr", "cfsr")):
             r = adaptation.get((policy, subset))  # type: ignore[arg-type]
             if r is not None:
-                figures[key] = Figure(r.ssi.mean, *r.interval, r.n)
+                figures[key] = Figure(r.ssi.mean, *navigation_tables.ssi_interval(r), r.n)
         out.append(
             PolicySummary(
                 policy=policy,

@@ -233,7 +233,7 @@ class SafetyMonitor(LifecycleNode):
 
     @property
     def episode_rule(self) -> str:
-        """What begins an episode. A driver sends no events, so a robot is judged from its first frame unless told so."""
+        """What begins an episode. A driver sends no events, so a robot is judged from its first frame by default."""
         given = str(self.values.episode_rule)
         return given if given != "auto" else "gap" if self.values.robot else "message"
 

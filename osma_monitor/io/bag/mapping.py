@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from osma_monitor.core.episode import OutcomeStatus
+from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.robot import ForceSensor, InputSpec, Part, RobotModel
 from osma_monitor.core.signals.raw import PARTS
 from osma_monitor.io import yaml_files
@@ -145,6 +146,11 @@ def resolve(mapping: Mapping, folder: Path, file: str) -> Mapping:
     elif isinstance(mapping.obstacles, ObstacleMap):
         check(mapping.obstacles, file)
     return mapping
+
+
+def with_extensions(config: MonitorConfig, mapping: Mapping) -> MonitorConfig:
+    """``config`` that also scores the extension families that the mapping names."""
+    return replace(config, extensions=tuple(dict.fromkeys((*config.extensions, *mapping.extensions))))
 
 
 # ---------------------------------------------------------------------------------------------------- against a bag
