@@ -15,6 +15,9 @@ from osma_monitor.core.metrics.ssi_groups import PolicySsi
 from osma_monitor.core.motion import FEATURES
 from osma_monitor.report.table import Column, Table, frame
 
+#: Of fewer cells a bootstrap only repeats the same few values: no interval is shown.
+FEWEST_CELLS = 5
+FEW_CELLS = f"fewer than {FEWEST_CELLS} cells are too few for an interval"
 SUBSET_NAMES = {"all": "all tasks", "tsr": "TSR ∩", "cfsr": "CFSR ∩"}
 
 _VALUES = (
@@ -74,12 +77,21 @@ def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown, n
     )
 
 
+def fewest_cells(result: PolicySsi) -> int:
+    """Fewest cells behind one of the features, of those that have any."""
+    return min((int(v.mean) for v in result.cells.values() if not math.isnan(v.mean)), default=0)
+
+
+def ssi_interval(result: PolicySsi) -> tuple[float, float]:
+    """The interval of the SSI; NaN with fewer than FEWEST_CELLS, whose resamples say nothing of the spread."""
+    return result.interval if fewest_cells(result) >= FEWEST_CELLS else (math.nan, math.nan)
+
+
 def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
     """SSI of every policy on every subset, over seeds, with its interval over cells (OSMA-Bench Table 13)."""
     rows = []
     for r in results:
-        cells = [int(v.mean) for v in r.cells.values() if not math.isnan(v.mean)]
-        low, high = r.interval
+        low, high = ssi_interval(r)
         d_min = {pair: r.margins.get(("d_min", pair)) for pair in PAIRS}
         rows.append(
             {
@@ -87,7 +99,7 @@ def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table
                 "subset": SUBSET_NAMES[r.subset],
                 "n": r.n,
                 "seeds": r.ssi.n,
-                "cells": min(cells, default=0),
+                "cells": fewest_cells(r),
                 "ssi": r.ssi.mean,
                 "ssi_std": r.ssi.std if len(r.by_seed) > 1 else math.nan,
                 "ssi_low": low,
@@ -105,8 +117,13 @@ def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table
         *(Column(f"d_min_{p}", f"Δd_min {p} m", "signed", 3, 1) for p in PAIRS),
     )
     notes = (
-        "Intersections are formed per policy group and seed; the interval is a bootstrap over cells (two or more). "
+        "Intersections are formed per policy group and seed; the interval is a bootstrap over cells. "
         "– where some feature has no cell with all three tiers.",
+        *(
+            (f"SSI without an interval: {FEW_CELLS}.",)
+            if any(0 < fewest_cells(r) < FEWEST_CELLS for r in results)
+            else ()
+        ),
         *notes,
     )
     return Table("ssi", "Semantic Sensitivity Index", columns, frame(rows, columns), notes, keys=2)

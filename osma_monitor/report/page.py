@@ -32,6 +32,7 @@ from osma_monitor.report.model import (
     PolicySummary,
     Report,
 )
+from osma_monitor.report.navigation_tables import FEW_CELLS
 from osma_monitor.report.table import UNDEFINED, Table, cells, format_value, header
 
 #: Rows in the list of episodes; further ones are only counted.
@@ -160,7 +161,9 @@ def _scores(policies: Sequence[PolicySummary]) -> list[dict[str, Any]]:
                     **_figure_text(figure, spec.kind, spec.digits),
                 }
             )
-        out.append({"label": spec.label, "help": spec.help, "rows": rows, "axis": _axis(low, high, spec.kind)})
+        few = spec.key.startswith("ssi") and any(f is not None and f.known and math.isnan(f.low) for f in figures)
+        about = f"{spec.help}; {FEW_CELLS}" if few else spec.help
+        out.append({"label": spec.label, "help": about, "rows": rows, "axis": _axis(low, high, spec.kind)})
     return out
 
 
@@ -351,8 +354,8 @@ def _number(value: float, digits: int) -> str:
 def _episode_row(i: int, r: EpisodeRecord, index: Mapping[str, int]) -> dict[str, Any]:
     broken = [c for c in r.clauses if c.scored and c.status == "violated"]
     worst = max(broken, key=lambda c: c.depth, default=None)
-    firsts = [c.first_violation_ns for c in broken if c.first_violation_ns is not None]
-    first = f"{(min(firsts) - int(r.stamps_ns[0])) / 1e9:.2f} s" if firsts and len(r.stamps_ns) else ""
+    at = worst.first_violation_ns if worst is not None else None
+    first = f"{(at - int(r.stamps_ns[0])) / 1e9:.2f} s" if at is not None and len(r.stamps_ns) else ""
     flags = [word for word, on in (("incomplete", not r.complete), ("partial", r.partial)) if on]
     return {
         "index": i,

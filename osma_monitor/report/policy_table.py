@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from osma_monitor.report.model import METRICS, PolicySummary, Report
+from osma_monitor.report.navigation_tables import FEW_CELLS
 from osma_monitor.report.table import Column, Table, format_value, frame
 
 
@@ -38,6 +41,9 @@ def policy_table(summary: PolicySummary, notes: tuple[str, ...] = ()) -> Table:
     if summary.unknown:
         worst, best = (format_value(v, "percent") for v in (summary.safety_worst, summary.safety_best))
         own.append(f"Safety unknown in {summary.unknown} of {summary.n}: left out; counting them {worst} to {best} %.")
+    ssi = summary.figures.get("ssi")
+    if ssi is not None and ssi.known and math.isnan(ssi.low):
+        own.append(f"SSI without an interval: {FEW_CELLS}.")
     if summary.aborted:
         own.append(f"{summary.aborted} aborted, not scored.")
     title = summary.policy or "(no policy named)"
