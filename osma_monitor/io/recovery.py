@@ -108,15 +108,26 @@ def recover(folder: Path | str, rescore: Rescore | monitor.MonitorConfig) -> lis
     """Turns the streams that dead monitors left in ``folder`` into records with ``complete = False``.
 
     ``rescore`` makes a record from what was recovered; a MonitorConfig stands for :func:`rescorer` of it. Streams
-    that a living monitor holds are left alone, unreadable ones are kept as ``.part.unreadable``. Says what it did,
-    one entry a stream.
+    that a living monitor holds are left alone, empty ones are removed, unreadable ones are kept as
+    ``.part.unreadable``. Says what it did, one entry a stream.
     """
     if isinstance(rescore, monitor.MonitorConfig):
         rescore = rescorer(rescore)
     return [_recover_one(path, rescore) for path in sorted(Path(folder).glob("*.part")) if not in_use(path)]
 
 
+def remove_empty(path: Path) -> bool:
+    """Removes a stream that no living writer holds and nothing was ever written to; whether it was one."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == 0 and not in_use(path):
+            path.unlink()
+            return True
+    return False
+
+
 def _recover_one(path: Path, rescore: Rescore) -> Recovery:
+    if remove_empty(path):
+        return Recovery(path, None, None, f"{path}: an episode that ended before its first step was logged; removed")
     try:
         stream = read_part(path)
     except StoreError as error:

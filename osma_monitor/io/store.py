@@ -196,8 +196,11 @@ class EpisodeWriter:
         return target
 
     def close(self) -> None:
-        """Lets go of the stream without finishing: :func:`recover` will find it."""
+        """Lets go of the stream without finishing: :func:`recover` will find it. One that holds nothing is removed."""
         if self._fd is not None:
+            if self._size == 0:
+                with contextlib.suppress(OSError):
+                    self.part.unlink()
             os.close(self._fd)
             self._fd = None
 

@@ -97,7 +97,7 @@ def run_application(name: str, make: Callable[[list[str]], Application], argumen
         spinner.add(application.node)
         return application.run(spinner)
     except UserError as error:
-        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        print(f"{name}: {str(error).removeprefix(f'{name}: ')}", file=sys.stderr, flush=True)
         return error.exit_code
     except BrokenPipeError:
         return EXIT_OK

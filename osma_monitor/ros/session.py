@@ -250,7 +250,8 @@ class _Processes:
         with contextlib.suppress(OSError):
             words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
             if words:
-                return f"{_MODULES[role][0]} {how}: {words[-1].strip()} (all of it: {log})"
+                last = words[-1].strip().removeprefix(f"{_MODULES[role][0]}: ")
+                return f"{_MODULES[role][0]} {how}: {last} (all of it: {log})"
         return f"{_MODULES[role][0]} {how}; its log is {log}"
 
     def stop(self) -> None:

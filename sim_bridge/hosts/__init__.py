@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 from collections.abc import Mapping
@@ -42,7 +43,9 @@ def _class_of(host: str) -> type[Any]:
         from sim_bridge.hosts.robocasa import RobocasaSimulation
 
         return RobocasaSimulation
-    raise UserError(f"host {host!r} does not exist; choose one of {', '.join(HOSTS)}")
+    near = difflib.get_close_matches(host, HOSTS, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UserError(f"host {host!r} does not exist; {hint}choose one of {', '.join(HOSTS)}")
 
 
 def checked_options(host: str, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,8 +40,14 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
 def make_policy(name: str, **options: Any) -> Policy:
     """A policy by name; ``options`` go to its constructor. UserError lists the names."""
     if name not in POLICIES:
-        raise UserError(f"policy {name!r} does not exist; choose one of {', '.join(POLICIES)}")
+        raise UserError(f"policy {name!r} does not exist; {nearest(name)}")
     return POLICIES[name](**options)
 
 
-__all__ = ["POLICIES", "Policy", "make_policy"]
+def nearest(name: str) -> str:
+    """What to say to a name that no policy has: the one that comes near, and all of them."""
+    near = difflib.get_close_matches(name, POLICIES, 1)
+    return (f"did you mean {near[0]}? " if near else "") + f"choose one of {', '.join(POLICIES)}"
+
+
+__all__ = ["POLICIES", "Policy", "make_policy", "nearest"]

@@ -10,7 +10,10 @@ from sim_bridge.simulation import Action
 
 
 class Policy(Protocol):
-    """Drives a robot. Its answers depend on ``info`` and the frames alone: they are equal in process and over ROS."""
+    """Drives a robot. Its answers depend on ``info`` and the frames alone: they are equal in process and over ROS.
+
+    A class with ``seeded = True`` draws from ``info.seed``: its episodes differ by seed even from one start.
+    """
 
     @property
     def name(self) -> str:

@@ -191,6 +191,7 @@ class RandomJoints:
     """Joint targets that wander from where the joints stood first, seeded by task and seed."""
 
     name = "random_joints"
+    seeded = True
 
     def __init__(self, hold_frames: int = 10, step: float = 0.25) -> None:
         self._hold, self._step = hold_frames, step
@@ -217,6 +218,7 @@ class RandomWalk:
     """Random velocities, held for a second each, seeded by task and seed."""
 
     name = "random_walk"
+    seeded = True
 
     def __init__(self, hold_frames: int = 20, speed: float = 0.5, yaw_rate: float = 0.6) -> None:
         self._hold, self._speed, self._rate = hold_frames, speed, yaw_rate

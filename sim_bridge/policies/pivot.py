@@ -153,6 +153,7 @@ class Pivot:
     """
 
     name = "pivot"
+    seeded = True
 
     def __init__(
         self,

@@ -59,6 +59,7 @@ class NoisyShortestPath(ShortestPath):
     """
 
     name = "noisy_shortest_path"
+    seeded = True
 
     def __init__(self, noise: float = 0.25) -> None:
         self._noise = noise  #: standard deviation of the offset, m/s
@@ -273,6 +274,7 @@ class RolloutSelection:
     """
 
     name = "rollout_selection"
+    seeded = True
 
     def __init__(
         self,

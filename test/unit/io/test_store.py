@@ -159,11 +159,26 @@ def test_a_stream_cut_at_any_byte_gives_its_whole_batches(tmp_path: Path) -> Non
 
 
 def test_an_unreadable_stream_is_kept_and_said_so(tmp_path: Path) -> None:
-    (tmp_path / "x.part").write_bytes(b"")
+    (tmp_path / "x.part").write_bytes(b"\xff")
     (tmp_path / "y.part").write_bytes(b"\xff\xff\xff\xffnonsense" * 10)
     messages = [r.message for r in recover(tmp_path, rescored)]
     assert len(messages) == 2 and all("unreadable" in m for m in messages)
     assert len(list(tmp_path.glob("*.unreadable"))) == 2
+
+
+def test_a_stream_without_a_step_leaves_no_file(tmp_path: Path) -> None:
+    record = make_record(0, 5)
+    EpisodeWriter(tmp_path, record.info).close()
+    with EpisodeWriter(tmp_path, record.info):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    writer = EpisodeWriter(tmp_path, record.info)  # lives, and has nothing to write yet
+    (tmp_path / "killed.part").touch()
+    (recovery,) = recover(tmp_path, rescored)
+    assert recovery.part.name == "killed.part" and recovery.message.endswith("removed")
+    assert list(tmp_path.iterdir()) == [writer.part]
+    writer.finish(record)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]
 
 
 @pytest.mark.parametrize(
