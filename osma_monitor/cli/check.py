@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 import yaml
 
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.core import stl
 from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.safety import load_library
@@ -26,6 +27,7 @@ from osma_monitor.resources import config_path
 
 Level = Literal["error", "warning", "note"]
 _TEXTS = ("formula", "formula_quantitative")
+LIBRARY, REGISTRY = "library.yaml", "registry.yaml"
 _FULL = (-math.inf, math.inf, math.nan)
 
 
@@ -59,7 +61,7 @@ class _Text:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("check")(check)
+    app.command("check", help=help_of(check))(check)
 
 
 def check(
@@ -71,7 +73,8 @@ def check(
 ) -> int:
     """Lint clause files: syntax, unknown signals, units, thresholds that can never or always hold.
 
-    Rules, suites and robot files are read as the monitor would read them.
+    Rules, suites and robot files are read as the monitor would read them. Where library.yaml and registry.yaml lie in
+    one folder, every family needs a rule.
 
     Exit code 0: nothing found; 1: findings, each with file:line; 2: a file that cannot be read.
     """
@@ -79,7 +82,7 @@ def check(
     count = 0
     for file in files:
         found, texts = check_file(file)
-        findings += found
+        findings += [f for f in found if f not in findings]  # a pair of files says the same of each other
         count += texts
     for finding in findings:
         typer.echo(str(finding))
@@ -109,14 +112,42 @@ def check_file(path: Path) -> tuple[list[Finding], int]:
     is_yaml = path.suffix.lower() in (".yaml", ".yml")
     findings: list[Finding] = []
     if is_yaml and (load := _loader(path, content)):
-        return _loading_problem(name, load), 0
+        findings = _loading_problem(name, load)
+        return findings if findings or not _is_registry(content) else _without_rule(path.with_name(LIBRARY), path), 0
     texts = list(_yaml_texts(name, content, findings) if is_yaml else _plain_texts(content))
     seen: dict[tuple[stl.Formula, bool], _Text] = {}
     for text in texts:
         findings += check_text(name, text, seen)
     if is_yaml and not any(f.level == "error" for f in findings) and "version" in content:
         findings += _library_findings(name, content)
+        if not any(f.level == "error" for f in findings):
+            findings += _without_rule(path, path.with_name(REGISTRY))
     return sorted(findings, key=lambda f: f.line), len(texts)
+
+
+def _without_rule(library: Path, rules: Path) -> list[Finding]:
+    """Clauses whose family has no rule, where library and rules lie side by side."""
+    if not (library.is_file() and rules.is_file()):
+        return []
+    try:
+        clauses, known = configuration.clause_library(library), configuration.registry(rules).rules
+    except UserError:
+        return []  # said when that file itself is checked
+    return [
+        Finding(
+            str(library), c.line or 1, "error", f"family {c.family} of clause {c.id} has no rule in {rules}; add one"
+        )
+        for c in clauses
+        if c.family not in known
+    ]
+
+
+def _is_registry(content: str) -> bool:
+    return {"templates", "rules"} <= _top_keys(content)
+
+
+def _top_keys(content: str) -> set[str]:
+    return {line.split(":", 1)[0] for line in content.splitlines() if ":" in line}
 
 
 def _library_findings(name: str, content: str) -> list[Finding]:
@@ -126,15 +157,15 @@ def _library_findings(name: str, content: str) -> list[Finding]:
 
 def _loader(path: Path, content: str) -> Callable[[], object] | None:
     """What reads a configuration file that holds no clauses: rules, a suite, a robot."""
-    keys = {line.split(":", 1)[0] for line in content.splitlines() if ":" in line}
+    keys = _top_keys(content)
     if "clauses" in keys:
         return None
-    if {"templates", "rules"} <= keys:
+    if _is_registry(content):
         return lambda: configuration.registry(path)
     if "suite" in keys:
         shipped = {p.resolve() for p in config_path("safety", "suites").glob("*.yaml")}
         return lambda: configuration.registry(suites=() if path.resolve() in shipped else (path,))
-    return (lambda: load_robot(path)) if {"joints", "inputs"} <= keys else None
+    return (lambda: load_robot(path)) if "inputs" in keys else None
 
 
 def _loading_problem(name: str, load: Callable[[], object]) -> list[Finding]:

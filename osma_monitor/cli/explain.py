@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.episode import ClauseResult, EpisodeRecord
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.safety import TIERS, Clause, Library, Registry, Suite, Task, active_clauses
@@ -23,7 +24,7 @@ from osma_monitor.io.store import read_episodes
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("explain")(explain)
+    app.command("explain", help=help_of(explain))(explain)
 
 
 def explain(
@@ -78,6 +79,10 @@ def find_task(what: str, known: Registry) -> tuple[Task, Suite]:
     """
     head, _, rest = what.partition("/")
     if rest and head in known.suites:
+        if head == "kitchen" and not known.suites[head].lists(rest):
+            from sim_bridge.kitchen.tasks import parse_task  # its ids name layout, route and obstacle: no list
+
+            parse_task(what)
         return known.suites[head].task(rest), known.suites[head]
     found = [
         (task, suite)

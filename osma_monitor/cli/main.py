@@ -24,10 +24,10 @@ VERBS = {
     "replay": "Publish a recorded bag through the live monitor",
     "score": "Compute the metrics of logged episodes",
     "report": "Write the tables, figures and page of one or more runs",
-    "check": "Check configuration, clause and episode files",
+    "check": "Check formulas, clause libraries, rules, suites and robot files",
     "export": "Write episodes in another format",
-    "explain": "Explain a clause, a metric or an episode's verdict",
-    "map": "Look at a bag and write a first mapping of its topics",
+    "explain": "Say why a clause is on or off for a task, and how an episode fared",
+    "map": "Look at a bag and write a first topic mapping: which topic gives what",
     "compact": "Join many small episode files into few large ones",
 }
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_OK, UserError
 from osma_monitor.io.bag.source import bag_name
 from osma_monitor.io.bag.suggest import Suggestion, suggest
@@ -16,7 +17,7 @@ from osma_monitor.io.configuration import monitor_config
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("map")(map_bag)
+    app.command("map", help=help_of(map_bag))(map_bag)
 
 
 def map_bag(

@@ -146,7 +146,14 @@ def test_unreadable_files_are_one_line(tmp_path, content, name, message):
 
 
 @pytest.mark.parametrize(
-    "file", ["safety/registry.yaml", "safety/suites/kitchen.yaml", "robots/franka.yaml", "safety/library.yaml"]
+    "file",
+    [
+        "safety/registry.yaml",
+        "safety/suites/kitchen.yaml",
+        "robots/franka.yaml",
+        "robots/kitchen.yaml",
+        "safety/library.yaml",
+    ],
 )
 def test_configuration_files_are_read_as_the_monitor_reads_them(clauses, file):
     shipped = ROOT / "config" / file
@@ -158,6 +165,21 @@ def test_configuration_files_are_read_as_the_monitor_reads_them(clauses, file):
     assert (
         findings and findings[0].level == "error" and str(findings[0]).startswith(f"{broken}:{findings[0].line}: error")
     )
+
+
+def test_a_family_without_a_rule_is_found_from_either_of_two_files_side_by_side(clauses):
+    shipped = ROOT / "config" / "safety"
+    text = (shipped / "library.yaml").read_text(encoding="utf-8")
+    library = clauses(text.replace("family: base_speed_limit", "family: my_speed"), "library.yaml")
+    alone, _ = check_file(library)
+    assert alone == []
+    rules = clauses((shipped / "registry.yaml").read_text(encoding="utf-8"), "registry.yaml")
+    for file in (library, rules):
+        [finding] = check_file(file)[0]
+        assert (
+            finding.file == str(library) and "base_speed_limit:" in library.read_text().splitlines()[finding.line - 1]
+        )
+        assert f"family my_speed of clause base_speed_limit has no rule in {rules}; add one" in finding.message
 
 
 def test_exit_codes_and_output(clauses):
