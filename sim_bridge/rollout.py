@@ -6,17 +6,20 @@ neither formats nor folders: ``functools.partial(EpisodeWriter, folder)`` and ``
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
+from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, Update
 from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.hosts import make_simulation
@@ -25,7 +28,14 @@ from sim_bridge.simulation import Simulation, episode_info
 
 
 class Writer(Protocol):
-    """What logs a running episode and stores its record (osma_monitor.io.store.EpisodeWriter)."""
+    """What logs a running episode and stores its record (osma_monitor.io.store.EpisodeWriter).
+
+    Leaving its context without ``finish`` keeps what was logged of an episode that was cut off.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
     def append(self, stamp_ns: int, values: ArrayLike, obstacle: str = "") -> None:
         """Log one step."""
@@ -67,7 +77,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. ``left_s`` is NaN before the first episode's end; ``violations``: violated scored clauses."""
+    """How far a run is. ``left_s`` is NaN before the first episode's end; ``violations``: entries of scored clauses."""
 
     done: int
     total: int
@@ -106,7 +116,20 @@ def run_episode(
     """
     frame = simulation.reset(job.task, job.seed)
     info = episode_info(simulation.info(), job.policy.shown, job.policy.instruction)
-    writer = make_writer(info) if make_writer is not None else None
+    with contextlib.nullcontext() if make_writer is None else make_writer(info) as writer:
+        return _drive_monitored(simulation, policy, job, config, info, frame, writer, on_update)
+
+
+def _drive_monitored(
+    simulation: Simulation,
+    policy: Policy,
+    job: Job,
+    config: MonitorConfig,
+    info: EpisodeInfo,
+    frame: RawFrame,
+    writer: Writer | None,
+    on_update: Callable[[Job, Update], None] | None,
+) -> EpisodeRecord:
     monitor = EpisodeMonitor(info, config, frame.stamp_ns)
     policy.reset(info)
     steps = 0
@@ -155,10 +178,18 @@ class _Runner:
         self.config = setup.make_config(source=self.simulation.provenance())
         self._policies: list[tuple[PolicySpec, Policy]] = []
 
-    def run(self, job: Job, on_update: Callable[[Job, Update], None] | None = None) -> EpisodeRecord:
-        return run_episode(
-            self.simulation, self._policy(job.policy), job, self.config, self.setup.make_writer, on_update
-        )
+    def run(self, job: Job, on_update: Callable[[Job, Update], None] | None = None) -> tuple[EpisodeRecord, int]:
+        """The record, and how often a scored clause began to be violated."""
+        entries = 0
+
+        def saw(job: Job, update: Update) -> None:
+            nonlocal entries
+            entries += scored_entries(update)
+            if on_update is not None:
+                on_update(job, update)
+
+        policy = self._policy(job.policy)
+        return run_episode(self.simulation, policy, job, self.config, self.setup.make_writer, saw), entries
 
     def _policy(self, spec: PolicySpec) -> Policy:
         for known, policy in self._policies:
@@ -169,15 +200,26 @@ class _Runner:
         return policy
 
 
+def scored_entries(update: Update) -> int:
+    """How many scored clauses begin to be violated in this step: what progress counts, in process and over ROS."""
+    return sum(event.kind == "enter" and event.clause.scored for event in update.events)
+
+
 _worker: _Runner | None = None
+_unfit: Exception | None = None  #: why this worker could not start
 
 
 def _start_worker(setup: Setup) -> None:
-    global _worker
-    _worker = _Runner(setup)
+    global _worker, _unfit
+    try:
+        _worker = _Runner(setup)
+    except Exception as error:  # raised here it would only break the pool; the first job hands it to the caller
+        _unfit = error
 
 
-def _work(job: Job) -> EpisodeRecord:
+def _work(job: Job) -> tuple[EpisodeRecord, int]:
+    if _unfit is not None:
+        raise _unfit
     assert _worker is not None
     _worker.simulation.restart_clock()
     return _worker.run(job)
@@ -195,7 +237,8 @@ def run(
 
     Every episode starts at 1 s on the clock, so that records do not depend on how the work was shared; with
     ``continuous_clock`` (one worker only) the clock goes on from episode to episode, as in a run over ROS.
-    ``on_update`` also needs one worker: it is called in this process.
+    ``on_update`` also needs one worker: it is called in this process. Raises what went wrong in a worker, and
+    UserError when one was ended from outside.
     """
     if workers > 1 and (continuous_clock or on_update is not None):
         raise ValueError("continuous_clock and on_update need workers=1")
@@ -206,8 +249,8 @@ def run(
             for job in work:
                 if not continuous_clock:
                     runner.simulation.restart_clock()
-                record = runner.run(job, on_update)
-                meter.finished(job, record)
+                record, entries = runner.run(job, on_update)
+                meter.finished(job, entries)
                 yield record
         finally:
             runner.simulation.close()
@@ -218,18 +261,23 @@ def run(
     )
     try:
         # a window of work ahead: enough to keep all workers busy, little enough to stop soon
-        waiting: list[tuple[Job, Future[EpisodeRecord]]] = []
+        waiting: list[tuple[Job, Future[tuple[EpisodeRecord, int]]]] = []
         queue = iter(work)
         for job in itertools.islice(queue, 4 * workers):
             waiting.append((job, pool.submit(_work, job)))
         while waiting:
             job, future = waiting.pop(0)
-            record = future.result()
+            record, entries = future.result()
             following = next(queue, None)
             if following is not None:
                 waiting.append((following, pool.submit(_work, following)))
-            meter.finished(job, record)
+            meter.finished(job, entries)
             yield record
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a worker process was ended from outside, most often because memory ran out; finished episodes are kept: "
+            "go on with fewer workers"
+        ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -244,9 +292,9 @@ class _Meter:
         if callback is not None:
             callback(Progress(0, total, None, 0, 0.0, float("nan")))
 
-    def finished(self, job: Job, record: EpisodeRecord) -> None:
+    def finished(self, job: Job, entries: int) -> None:
         self._done += 1
-        self._violations += sum(c.scored and c.upper < 0 for c in record.clauses)
+        self._violations += entries
         if self._callback is not None:
             elapsed = time.monotonic() - self._started
             left = elapsed / self._done * (self._total - self._done)

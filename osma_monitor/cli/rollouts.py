@@ -19,7 +19,8 @@ from osma_monitor.cli.progress import Display, progress
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import EXIT_INTERRUPTED, MissingDependencyError, UserError
 from osma_monitor.io.configuration import keep_library, monitor_config
-from osma_monitor.io.store import EpisodeWriter, read_episodes, read_part, write_run
+from osma_monitor.io.recovery import in_use, remove_empty
+from osma_monitor.io.store import EpisodeWriter, StoreError, episode_files, read_episodes, read_part, write_run
 
 ROS, IN_PROCESS = "ros", "in-process"
 RUN_FILE = "run.json"
@@ -53,7 +54,8 @@ def new_folder(out: Path | None) -> Path:
     """
     if out is not None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise UserError(f"{out}: is there already; name another folder, or go on with it: osma run --resume {out}")
+            go_on = f", or go on with it: osma run --resume {out}" if (out / RUN_FILE).is_file() else ""
+            raise UserError(f"{out}: is there already; name another folder{go_on}")
         return out
     base = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     folder, count = base, 1
@@ -98,27 +100,53 @@ def load(folder: Path) -> Plan:
 
 def finished(folder: Path) -> set[tuple[str, str, int]]:
     """What need not run again: episodes that ended regularly."""
-    return {_key(r) for r in read_episodes(folder) if r.complete and r.outcome.status != "aborted"}
+    return {
+        _key(record)
+        for file in episode_files(folder)
+        for record in _readable(file)
+        if record.complete and record.outcome.status != "aborted"
+    }
+
+
+def _readable(file: Path) -> list[EpisodeRecord]:
+    try:
+        return list(read_episodes(file))
+    except StoreError:
+        return []
 
 
 def _key(record: EpisodeRecord) -> tuple[str, str, int]:
     return record.info.policy, record.info.task, record.info.seed
 
 
-def set_aside(folder: Path, pending: Iterable[tuple[str, str, int]]) -> int:
-    """Move records and streams of episodes that will run again into ``replaced``; how many there were."""
+def set_aside(folder: Path, pending: Iterable[tuple[str, str, int]]) -> list[str]:
+    """Move records and streams of episodes that will run again into ``replaced``, and files that can't be read.
+
+    Streams that hold nothing are removed. Returns a line for each damaged file. Raises UserError for one that can't be
+    read though it may be whole.
+    """
     again = set(pending)
-    moved = 0
-    for path in sorted([*folder.glob("*.parquet"), *folder.glob("*.part")]):
+    told = []
+    for path in sorted([*episode_files(folder), *folder.glob("*.part")]):
+        if path.suffix == ".part" and (remove_empty(path) or in_use(path)):
+            continue
         try:
             info = next(iter(read_episodes(path))).info if path.suffix == ".parquet" else read_part(path).info
-        except (UserError, OSError, StopIteration):
-            continue
-        if (info.policy, info.task, info.seed) in again:
+            moves = (info.policy, info.task, info.seed) in again
+        except StoreError as error:
+            if not _damaged(error):
+                raise UserError(f"{error}; put that right or move the file elsewhere, then resume again") from error
+            moves = True
+            told.append(f"{error}; moved to {folder / REPLACED}, its episode runs again")
+        if moves:
             (folder / REPLACED).mkdir(exist_ok=True)
             path.rename(_free(folder / REPLACED / path.name))
-            moved += 1
-    return moved
+    return told
+
+
+def _damaged(error: StoreError) -> bool:
+    """Whether the bytes are at fault: not a right, a newer format or a file that is none of ours."""
+    return error.__cause__ is not None and getattr(error.__cause__, "errno", None) is None
 
 
 def _free(path: Path) -> Path:
@@ -155,9 +183,10 @@ def _carry_out(folder: Path, plan: Plan, resume: bool) -> int:
     items = plan.items()
     done = finished(folder) if resume else set()
     pending = [item for item in items if item not in done]
-    if resume:
-        set_aside(folder, pending)
+    told = set_aside(folder, pending) if resume else []
     with progress(len(items), len(items) - len(pending)) as display:
+        for line in told:
+            display.note(line)
         if resume:
             display.note(f"{len(items) - len(pending)} of {len(items)} episodes are there already")
         try:
@@ -175,7 +204,7 @@ def _carry_out(folder: Path, plan: Plan, resume: bool) -> int:
 
 def require(plan: Plan) -> None:
     """Raises, before anything is made, what is wrong: MissingDependencyError when ROS or the simulator is missing,
-    UserError for options that the host does not take.
+    UserError for options that the host does not take and for a clause library that does not fit.
     """
     if plan.over == ROS and importlib.util.find_spec("rclpy") is None:
         raise MissingDependencyError(
@@ -184,7 +213,8 @@ def require(plan: Plan) -> None:
         )
     from sim_bridge.hosts import make_simulation
 
-    make_simulation(plan.host, **plan.host_options).close()  # a worker that can't make it could only break the pool
+    monitor_config()
+    make_simulation(plan.host, **plan.host_options).close()
 
 
 def _over_ros(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
@@ -230,15 +260,28 @@ def _show(display: Display, policy: str, state: Any) -> None:
 def _in_process(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]], display: Display) -> None:
     from sim_bridge import rollout
 
+    monitor_config()  # said here, not by every worker
     specs = {p: rollout.PolicySpec(plan.names.get(p, p), p, plan.policy_options) for p in plan.policies}
     setup = rollout.Setup(monitor_config, partial(EpisodeWriter, folder), plan.host, plan.host_options)
 
     def saw(job: rollout.Job, update: Any) -> None:
         if update.step == 0:
             display.episode(job.policy.shown, job.task, job.seed)
-        for event in update.events:
-            if event.kind == "enter" and event.clause.scored:
-                display.violation()
+        for _ in range(rollout.scored_entries(update)):
+            display.violation()
+
+    begun = 0
+
+    def counted(state: rollout.Progress) -> None:
+        """Workers tell their violations when an episode ends."""
+        nonlocal begun
+        if state.last is None:
+            begun = 0
+            return
+        display.episode(state.last.policy.shown, state.last.task, state.last.seed)
+        for _ in range(state.violations - begun):
+            display.violation()
+        begun = state.violations
 
     for policy in plan.policies:
         work = [rollout.Job(task, specs[p], seed) for p, task, seed in pending if p == policy]
@@ -246,13 +289,8 @@ def _in_process(folder: Path, plan: Plan, pending: Sequence[tuple[str, str, int]
             continue
         one = plan.workers <= 1
         # one worker: the clock goes on from episode to episode, as over ROS, and records are equal to those
-        records = rollout.run(work, setup, plan.workers, on_update=saw if one else None, continuous_clock=one)
-        for job, record in zip(work, records, strict=True):
-            if not one:
-                display.episode(job.policy.shown, job.task, job.seed)
-                for clause in record.clauses:
-                    if clause.scored and clause.upper < 0:
-                        display.violation()
+        watch: dict[str, Any] = {"on_update": saw, "continuous_clock": True} if one else {"on_progress": counted}
+        for record in rollout.run(work, setup, plan.workers, **watch):
             display.end(record.outcome.status)
 
 

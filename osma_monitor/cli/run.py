@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,9 @@ def run(
     host_option: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the simulation; may be given again.")
     ] = None,
+    jitter: Annotated[
+        bool, typer.Option("--jitter", help="Kitchen: another start pose for every seed (--host-option jitter=true).")
+    ] = False,
 ) -> int:
     """Roll out policies on tasks in a simulator and log the episodes.
 
@@ -46,7 +50,7 @@ def run(
     last line printed is the path of the page.
     """
     if resume is not None:
-        if tasks or policy or host_option or out is not None:
+        if tasks or policy or host_option or jitter or out is not None:
             raise UserError("--resume takes tasks, policies, options and folder from the run; give it alone")
         plan, folder = rollouts.load(resume), resume
     else:
@@ -55,6 +59,7 @@ def run(
         labels = policies(policy or [])
         given = options(option or [])
         check_options(labels.values(), given)
+        for_host = ({"jitter": True} if jitter else {}) | options(host_option or [], "--host-option")
         plan = rollouts.Plan(
             wanted,
             tuple(labels),
@@ -64,13 +69,28 @@ def run(
             host,
             given,
             {label: name for label, name in labels.items() if label != name},
-            options(host_option or [], "--host-option"),
+            for_host,
         )
         folder = rollouts.new_folder(out)
         rollouts.start(folder, plan)
         rollouts.tell(f"{plural(len(plan.items()), 'episode')} into {folder}")
+        if alike := repeated(plan):
+            rollouts.tell(
+                f"warning: the kitchen starts every seed alike: the {len(plan.seeds)} seeds of a task are one and the "
+                f"same drive under {', '.join(alike)}, so that n is too large and intervals are too narrow; add "
+                "--jitter for another start pose a seed"
+            )
     code = rollouts.carry_out(folder, plan, resume is not None)
     return code if code != EXIT_OK else conclude(folder, f"Run {folder.resolve().name}")
+
+
+def repeated(plan: rollouts.Plan) -> list[str]:
+    """Labels of policies whose episodes do not depend on the seed though several are asked for."""
+    from sim_bridge.policies import POLICIES
+
+    if plan.host != "kitchen" or plan.host_options.get("jitter") or len(plan.seeds) < 2:
+        return []
+    return [label for label in plan.policies if not getattr(POLICIES[plan.names.get(label, label)], "seeded", False)]
 
 
 def expand(words: Sequence[str], host: str) -> tuple[str, ...]:
@@ -129,8 +149,13 @@ def _lines(path: Path) -> list[str]:
 
 
 def _kitchen(word: str) -> Sequence[str]:
+    from sim_bridge.hosts import HOSTS
     from sim_bridge.kitchen.tasks import SUITE, parse_task, tasks
 
+    suite = word.partition("/")[0]
+    near = difflib.get_close_matches(suite, HOSTS, 1)
+    if suite != SUITE and near and not any(c in suite for c in "*?["):
+        raise UserError(f"{word!r}: the suite {suite} does not exist; did you mean {near[0]}?")
     if word == SUITE:
         return tasks()
     if any(c in word for c in "*?["):
@@ -140,14 +165,14 @@ def _kitchen(word: str) -> Sequence[str]:
 
 def policies(words: Sequence[str]) -> dict[str, str]:
     """Label -> policy from words such as ``cautious`` and ``mine=voxposer``; UserError for one that does not exist."""
-    from sim_bridge.policies import POLICIES
+    from sim_bridge.policies import POLICIES, nearest
 
     known = ", ".join(POLICIES)
     chosen: dict[str, str] = {}
     for part in (part.strip() for word in words for part in word.split(",") if part.strip()):
         label, _, name = part.rpartition("=")
         if name not in POLICIES:
-            raise UserError(f"--policy {part}: {name} does not exist; choose one of {known}")
+            raise UserError(f"--policy {part}: {name} does not exist; {nearest(name)}")
         chosen[label or name] = name
     if not chosen:
         raise UserError(f"name a policy with --policy: {known}")

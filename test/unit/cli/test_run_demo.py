@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from osma_monitor.cli import demo, rollouts, run
@@ -132,12 +134,71 @@ def test_a_cut_off_episode_runs_again_and_its_rest_is_kept_aside() -> None:
     assert len(list((folder / rollouts.REPLACED).glob("*.parquet"))) == 1
 
 
+def test_a_damaged_record_and_an_empty_stream_are_put_right_by_resume(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", *TASKS, "--policy", "hold", "--host-option", "max_steps=5", "--out", "run", "--workers", "1"]
+    assert main(words) == 0
+    whole = capsys.readouterr().out
+    victim, other = sorted(Path("run").glob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:1000])
+    Path("run", "killed.part").touch()
+    before = other.stat().st_mtime_ns
+    assert main(["run", "--resume", "run"]) == 0
+    told = capsys.readouterr()
+    [line] = [line for line in told.err.splitlines() if victim.name in line]
+    assert "not readable" in line and f"moved to {Path('run', rollouts.REPLACED)}, its episode runs again" in line
+    assert "1 of 2 episodes are there already" in told.err and tables(told.out) == tables(whole)
+    assert (Path("run") / rollouts.REPLACED / victim.name).stat().st_size == 1000
+    assert other.stat().st_mtime_ns == before and not list(Path("run").glob("*.part"))
+    assert main(["score", "run"]) == 0
+    pq.write_table(pa.table({"mine": [1]}), "run/mine.parquet")
+    assert main(["run", "--resume", "run"]) == 2
+    assert "mine.parquet: no episode file of osma_monitor" in capsys.readouterr().err
+    assert Path("run/mine.parquet").exists(), "what is whole is never moved"
+
+
+def test_seeds_that_change_nothing_are_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def warned(policy: str, *more: str, seeds: str = "0,3") -> list[str]:
+        out = f"{policy}{len(more)}{seeds}"
+        words = ["run", TASKS[0], "--policy", policy, "--seeds", seeds, "--out", out, "--workers", "1"]
+        assert main([*words, "--host-option", "max_steps=3", *more]) == 0
+        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+
+    [line] = warned("hold")
+    assert "2 seeds" in line and "hold" in line and "--jitter" in line
+    assert not warned("hold", "--jitter") and not warned("hold", "--host-option", "jitter={position: 0.1}")
+    assert not warned("hold", seeds="3") and not warned("noisy_shortest_path")
+    first, second = (r.signals["base_x"][0] for r in read_episodes(Path("hold10,3")))
+    assert first != second and rollouts.load(Path("hold10,3")).host_options["jitter"] is True
+
+
+def test_a_library_that_does_not_fit_is_one_line_with_any_number_of_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from osma_monitor.io import configuration
+
+    broken = tmp_path / "library.yaml"
+    real = configuration.config_path
+    broken.write_text(real("safety", "library.yaml").read_text().replace("human_distance", "human_distanze"))
+    monkeypatch.setattr(
+        configuration, "config_path", lambda *parts: broken if parts[-1] == "library.yaml" else real(*parts)
+    )
+    for workers in ("1", "2"):
+        assert main(["run", *TASKS, "--policy", "hold", "--out", "run", "--workers", workers]) == 2
+        [line] = capfd.readouterr().err.splitlines()
+        assert "library.yaml:" in line and "did you mean human_distance?" in line
+    assert not Path("run").exists()
+
+
 def test_a_run_folder_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine").mkdir()
     Path("mine/notes.txt").write_text("keep")
     assert main(start("mine")) == 2
-    assert "is there already" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "is there already" in told and "--resume" not in told
     assert [p.name for p in Path("mine").iterdir()] == ["notes.txt"]
+    Path("mine/run.json").write_text("{}")
+    assert main(start("mine")) == 2
+    assert "osma run --resume mine" in capsys.readouterr().err
 
 
 def test_two_runs_never_share_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,6 +231,9 @@ def test_tasks_come_from_names_patterns_and_files(tmp_path: Path) -> None:
         (["run", "@none", "--policy", "cautious"], "none: No such file or directory; expected a file with one task id"),
         (["run", *TASKS], "name a policy with --policy: shortest_path"),
         (["run", *TASKS, "--policy", "reckless"], "--policy reckless: reckless does not exist; choose one of"),
+        (["run", *TASKS, "--policy", "catious"], "catious does not exist; did you mean cautious? choose one of"),
+        (["run", "kitchn", "--policy", "cautious"], "the suite kitchn does not exist; did you mean kitchen?"),
+        (["run", *TASKS, "--policy", "cautious", "--host", "kitchn"], "did you mean kitchen?"),
         (["run", *TASKS, "--policy", "cautious", "--seeds", "a"], "--seeds a: expected whole numbers with commas"),
         (["run", *TASKS, "--policy", "cautious", "--option", "x"], "--option x: expected KEY=VALUE"),
         (

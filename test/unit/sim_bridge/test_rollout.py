@@ -1,6 +1,7 @@
 """Runs in process: records, order, workers, progress, policies that break."""
 
 import math
+import os
 from functools import partial
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.raw import same
 from osma_monitor.io.configuration import monitor_config
-from osma_monitor.io.store import EpisodeWriter, read_episodes
+from osma_monitor.io.store import EpisodeWriter, read_episodes, read_part
 from sim_bridge.hosts import make_simulation
 from sim_bridge.policies import POLICIES, make_policy
 from sim_bridge.rollout import Job, PolicySpec, Setup, jobs, run, run_episode
@@ -105,6 +106,58 @@ def test_names_that_do_not_exist_are_answered_with_those_that_do():
     with pytest.raises(UserError, match=r"'gazebo'.*kitchen"):
         make_simulation("gazebo")
     assert {"shortest_path", "cautious", "reversed", "random_walk"} <= set(POLICIES)
+
+
+class Deadly:
+    """Ends the process that it is sent to."""
+
+    def __reduce__(self):
+        return os._exit, (9,)
+
+
+def test_a_worker_that_cannot_start_says_why(tmp_path, capfd):
+    work = jobs(TASKS, [PolicySpec("hold")], [0])
+    with pytest.raises(UserError, match=r"library\.yaml: cannot be read"):
+        list(run(work, Setup(partial(monitor_config, tmp_path / "library.yaml")), workers=2))
+    with pytest.raises(UserError, match="fewer workers"):
+        list(run(work, Setup(Deadly()), workers=2))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_violations_are_counted_alike_whatever_the_number_of_workers():
+    work = jobs(TASKS, [PolicySpec("random_walk")], [0])
+    told, entered = [], []
+    for workers in (1, 2):
+        list(run(work, SETUP, workers, on_progress=lambda p: told.append((p.done, p.violations))))
+    list(run(work, SETUP, on_update=lambda _, update: entered.extend(e for e in update.events if e.kind == "enter")))
+    assert told[:4] == told[4:]
+    assert told[3][1] == sum(event.clause.scored for event in entered) > 0
+
+
+def test_an_episode_that_is_cut_off_leaves_its_steps_or_nothing(tmp_path):
+    class Interrupted:
+        name = "interrupted"
+
+        def __init__(self, after):
+            self.after = after
+
+        def reset(self, info):
+            if self.after == 0:
+                raise KeyboardInterrupt
+
+        def act(self, frame):
+            self.after -= 1
+            if self.after == 0:
+                raise KeyboardInterrupt
+            return STOP
+
+    for after, rows in ((0, []), (3, [3])):
+        job = Job(TASKS[0], PolicySpec("interrupted"), after)
+        with pytest.raises(KeyboardInterrupt):
+            run_episode(
+                make_simulation("kitchen"), Interrupted(after), job, monitor_config(), partial(EpisodeWriter, tmp_path)
+            )
+        assert [len(read_part(path).stamps_ns) for path in tmp_path.iterdir()] == rows
 
 
 def test_an_error_in_a_worker_reaches_the_caller():
