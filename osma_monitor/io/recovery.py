@@ -116,6 +116,14 @@ def recover(folder: Path | str, rescore: Rescore | monitor.MonitorConfig) -> lis
     return [_recover_one(path, rescore) for path in sorted(Path(folder).glob("*.part")) if not in_use(path)]
 
 
+def is_empty(path: Path) -> bool:
+    """Whether nothing was written to the stream yet, or it is gone."""
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return True
+
+
 def remove_empty(path: Path) -> bool:
     """Removes a stream that no living writer holds and nothing was ever written to; whether it was one."""
     with contextlib.suppress(OSError):

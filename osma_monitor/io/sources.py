@@ -201,7 +201,7 @@ def _stored(
             findings.problems.append(str(error))
     rescore = recovery.rescorer(config)
     for part in parts:
-        if part.with_suffix(".parquet").exists():
+        if part.with_suffix(".parquet").exists() or (kind == "run" and recovery.is_empty(part)):
             continue
         try:
             stream = recovery.read_part(part)

@@ -141,6 +141,7 @@ def test_a_damaged_record_and_an_empty_stream_are_put_right_by_resume(capsys: py
     victim, other = sorted(Path("run").glob("*.parquet"))
     victim.write_bytes(victim.read_bytes()[:1000])
     Path("run", "killed.part").touch()
+    assert main(["score", "run"]) == 2 and "killed.part" not in capsys.readouterr().err
     before = other.stat().st_mtime_ns
     assert main(["run", "--resume", "run"]) == 0
     told = capsys.readouterr()

@@ -86,9 +86,11 @@ def test_running_and_dead_streams_are_scored_without_being_touched(tmp_path: Pat
     (one,) = open_source(running.part, config(), findings=findings)
     assert same(one, partial) and any("did not end" in r for r in findings.remarks)
     assert running.part.exists()
-    (tmp_path / "b.part").write_bytes(b"")
+    (tmp_path / "a.part").write_bytes(b"")
+    (tmp_path / "b.part").write_bytes(b"nonsense")
     list(open_source(tmp_path, config(), findings=findings))
-    assert any("b.part" in p for p in findings.problems)
+    (problem,) = findings.problems
+    assert "b.part" in problem, "an empty stream holds no episode"
 
 
 def test_stored_episodes_come_as_they_were_stored(tmp_path: Path) -> None:
