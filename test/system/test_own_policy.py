@@ -1,6 +1,7 @@
 """The policy of docs/topics.md runs as it stands there."""
 
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def test_it_drives_the_robot(nodes, tmp_path):
     policy = nodes.run([sys.executable, str(script)], "my_policy")
     bridge = nodes.kinematic("bridge", tasks=["steps/100"], policy="my_policy")
     assert bridge.wait() == 0, bridge.output + policy.output + monitor.output
+    assert policy.stop(signal.SIGTERM) == 0 and "Traceback" not in policy.output
     [record] = read_episodes(tmp_path / "run")
     assert record.info.policy == "my_policy" and record.outcome.success
     assert len(record.stamps_ns) == 101 and not record.partial
