@@ -21,7 +21,7 @@ from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.signals.raw import same
 from osma_monitor.io.bag.frames import BagFrames
-from osma_monitor.io.bag.mapping import Mapping, load_mapping, plan
+from osma_monitor.io.bag.mapping import Mapping, load_mapping, plan, with_extensions
 from osma_monitor.io.bag.recording import Recording
 from osma_monitor.io.bag.source import INPUTS, bag_name, score_bag
 from osma_monitor.io.configuration import monitor_config
@@ -56,7 +56,7 @@ def replay(
         recording = stack.enter_context(Recording(bag))
         found = plan(recording.topics, given, str(bag), all_topics=recording.all_topics)
         if not join:
-            stack.enter_context(_monitor(folder))
+            stack.enter_context(_monitor(folder, given.extensions))
         frames = BagFrames(recording, found, bag_name(bag), _told)
         code = _run(frames, recording, bag_name(bag), rate)
         losses = [*recording.losses, *frames.facts.lines(harmless=False)]
@@ -107,15 +107,17 @@ def _say(episode: str, summary: Any) -> None:
 
 
 @contextmanager
-def _monitor(folder: Path) -> Iterator[None]:
+def _monitor(folder: Path, extensions: tuple[str, ...]) -> Iterator[None]:
     """A safety_monitor in a ROS domain of its own, which this process joins."""
     from osma_monitor.ros.domain import domain_environment, reserve_domain
 
     with reserve_domain() as domain, tempfile.TemporaryDirectory(prefix="osma_replay_") as scratch:
         os.environ.update(domain_environment(domain))
         parameters = Path(scratch) / "monitor.yaml"
-        values = {"safety_monitor": {"ros__parameters": {"episode_log": str(folder.resolve())}}}
-        parameters.write_text(yaml.safe_dump(values))
+        values: dict[str, Any] = {"episode_log": str(folder.resolve())}
+        if extensions:
+            values["extensions"] = list(extensions)
+        parameters.write_text(yaml.safe_dump({"safety_monitor": {"ros__parameters": values}}))
         command = [
             sys.executable,
             "-m",
@@ -156,7 +158,7 @@ def _equal(bag: Path, mapping: Mapping, folder: Path) -> bool:
     stored = {r.info.episode_id: _plain(r) for r in read_episodes(folder)}
     differ = []
     count = 0
-    for record in score_bag(bag, monitor_config(), mapping):
+    for record in score_bag(bag, with_extensions(monitor_config(), mapping), mapping):
         count += 1
         other = stored.get(record.info.episode_id)
         if other is None or not same(other, _plain(record)):
