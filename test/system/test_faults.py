@@ -80,8 +80,10 @@ def test_a_monitor_that_joins_late_marks_the_episode_partial(nodes, observer, tm
 def test_a_restarted_bridge_begins_its_episodes_again(nodes, observer, tmp_path):
     status = observer.listen(ClauseStatus, STATUS)
     summaries = observer.listen(EpisodeSummary, SUMMARY, LATCHED)
-    monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run")
+    # a slow monitor: the first bridge still runs when a late observer has seen 20 frames
+    monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run", frame_delay_ms=10.0)
     nodes.kinematic("policy")
+    observer.until(lambda: observer.node.count_publishers(STATUS), "the monitor", 30, monitor)
     # the same task, so the same episode id and, on a clock that starts again, the same first stamp
     first = nodes.kinematic("bridge", tasks=["steps/1500"], policy="chase")
     observer.until(lambda: len(status) > 20, "20 frames", 30, first, monitor)

@@ -60,7 +60,7 @@ def test_a_recording_scores_as_the_live_run(nodes, observer, recorder, tmp_path,
     observer.until(lambda: observer.node.count_publishers(topics.of_monitor(topics.FRAME)), "the monitor", 30, monitor)
     # this recorder writes topic by topic, so that across two episodes the order of receipt would be lost
     tasks = ["steps/80", "steps/60"] if by == "frame" else ["steps/80"]
-    bridge = nodes.kinematic("bridge", tasks=tasks, policy="chase", settle_time=2.0)
+    bridge = nodes.kinematic("bridge", tasks=tasks, policy="chase", settle_time=6.0)
     observer.until(lambda: len(summaries) == len(tasks), "the episodes", 60, bridge, policy, monitor)
     observer.until(lambda: bridge.popen.poll() is not None, "the end", 30, bridge)
     recorder.close()
