@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
@@ -48,7 +47,7 @@ def keep_off(distance: Floats, clearance: float, base_radius: float = BASE_RADIU
     return cost
 
 
-class Navigator(ABC):
+class Navigator:
     """A policy that plans on the floor map and follows the path; subclasses say how they treat an obstacle."""
 
     name = "navigator"
@@ -112,9 +111,9 @@ class Navigator(ABC):
         velocity = (0.0, 0.0) if self._follower is None else self._follower.velocity
         return PathFollower(path, goal.yaw, speed, acceleration, self._period_s, velocity)
 
-    @abstractmethod
     def obstacle_cost(self, seen: Seen, floor: FloorMap) -> Floats:
-        """Extra cost per metre around one obstacle, on the grid of the floor map."""
+        """Extra cost per metre around one obstacle, on the grid of the floor map: none, where a policy does not say."""
+        return np.zeros_like(floor.base_cost)
 
     def limits(self, path: Path) -> tuple[Floats, Floats]:
         """Speed (m/s) and acceleration (m/s^2) limit at every point of the path."""
