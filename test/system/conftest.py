@@ -140,6 +140,19 @@ class Observer:
             self._executor.spin_once(timeout_sec=0.02)
         return value
 
+    def meet(self, monitor: Process) -> None:
+        """Wait until the monitor's publishers know the subscriptions made so far.
+
+        A peer announces its subscriptions in their order, so a heartbeat received by the newest one proves the others;
+        that the monitor's publishers are seen from here would not.
+        """
+        from osma_monitor.msg import SafetyState
+
+        from osma_monitor.ros import topics
+
+        heartbeats = self.listen(SafetyState, topics.of_monitor(topics.STATE))
+        self.until(lambda: heartbeats, "the monitor's heartbeat", LIMIT, monitor)
+
     def close(self) -> None:
         self._executor.shutdown()
         self.node.destroy_node()

@@ -68,7 +68,7 @@ def test_a_violation_arrives_while_the_episode_runs(nodes, observer, tmp_path):
     # a slow monitor makes the episode last seconds: a busy observer still sees the violation before the end
     monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run", frame_delay_ms=20.0)
     policy = nodes.start("policy", policy="shortest_path")
-    observer.until(lambda: observer.node.count_publishers(topics.of_monitor(topics.STATUS)), "the monitor", 30, monitor)
+    observer.meet(monitor)
     bridge = nodes.start("mujoco_bridge", tasks=[TASK], policy="shortest_path")
 
     observer.until(lambda: violations, "a violation", 30, monitor, policy, bridge)
