@@ -132,6 +132,9 @@ def build_messages() -> None:
     """Generate the ROS messages into a prefix of their own, whole or not at all."""
     sources = [ROOT / "CMakeLists.txt", ROOT / "package.xml", ROOT / "scripts/executable.in"]
     sources += sorted((ROOT / "msg").glob("*.msg")) + sorted((ROOT / "srv").glob("*.srv"))
+    # what ROS itself has is never built, or it would hide the real package
+    missing = [p.parent for p in sorted((ROOT / "interfaces").glob("*/package.xml")) if not in_wheels(p.parent.name)]
+    sources += [file for package in missing for file in sorted(package.rglob("*")) if file.is_file()]
     import tomllib  # not in the Pythons that check_tools() turns away
 
     executables = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -140,9 +143,9 @@ def build_messages() -> None:
     stamp = MESSAGE_PREFIX / ".built"
     if read(stamp) == wanted:
         return
-    step("building the ROS messages (about 10 s)")
-    work, fresh, old = BUILD / "ros_build", BUILD / "ros_prefix.new", BUILD / "ros_prefix.old"
-    for folder in (work, fresh, old):
+    step("building the ROS messages (about 20 s)")
+    fresh, old = BUILD / "ros_prefix.new", BUILD / "ros_prefix.old"
+    for folder in (fresh, old):
         shutil.rmtree(folder, ignore_errors=True)
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "COLCON_PREFIX_PATH")},
@@ -151,11 +154,8 @@ def build_messages() -> None:
         "VIRTUAL_ENV": str(VENV),
         "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}",
     }
-    configure = ["cmake", "-S", str(ROOT), "-B", str(work), f"-DCMAKE_INSTALL_PREFIX={fresh}"]
-    configure += [f"-DPython3_EXECUTABLE={python()}", f"-DNODE_INTERPRETER={python()}"]
-    configure += ["-DCMAKE_BUILD_TYPE=Release", "-DINSTALL_PYTHON=OFF", "-DBUILD_TESTING=OFF"]
-    run(configure, log=BUILD / "ros_configure.log", env=environment)
-    run(["cmake", "--build", str(work), "--target", "install", "-j2"], log=BUILD / "ros_build.log", env=environment)
+    for package in (ROOT, *missing):
+        build_package(package, fresh, environment)
     # Edits of configuration and launch files need no rebuild: the prefix points at the source tree.
     for name in ("config", "launch"):
         folder = fresh / "share" / "osma_monitor" / name
@@ -166,7 +166,26 @@ def build_messages() -> None:
         MESSAGE_PREFIX.rename(old)
     fresh.rename(MESSAGE_PREFIX)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def build_package(source: Path, prefix: Path, environment: dict[str, str]) -> None:
+    """Generate one package's messages and install them into the prefix."""
+    work = BUILD / "ros_build"
     shutil.rmtree(work, ignore_errors=True)
+    name = "ros" if source == ROOT else source.name
+    configure = ["cmake", "-S", str(source), "-B", str(work), f"-DCMAKE_INSTALL_PREFIX={prefix}"]
+    configure += [f"-DPython3_EXECUTABLE={python()}", "-DCMAKE_BUILD_TYPE=Release"]
+    if source == ROOT:
+        configure += [f"-DNODE_INTERPRETER={python()}", "-DINSTALL_PYTHON=OFF", "-DBUILD_TESTING=OFF"]
+    run(configure, log=BUILD / f"{name}_configure.log", env=environment)
+    install = ["cmake", "--build", str(work), "--target", "install", "-j2"]
+    run(install, log=BUILD / f"{name}_build.log", env=environment)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def in_wheels(package: str) -> bool:
+    """Say whether the environment's own ROS has a package."""
+    return (VENV / "share" / package / "package.xml").is_file()
 
 
 def install_project() -> None:

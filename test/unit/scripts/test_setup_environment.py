@@ -64,7 +64,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             (tmp_path / f".venv/lib/python{version}/site-packages").mkdir(parents=True)
             (tmp_path / ".venv/pyvenv.cfg").write_text(f"home = x\nversion = {version}.1\n")
         if "install" in command and step == "cmake":
-            (tmp_path / "build/ros_prefix.new/share/osma_monitor").mkdir(parents=True)
+            (tmp_path / "build/ros_prefix.new/share/osma_monitor").mkdir(parents=True, exist_ok=True)
 
     monkeypatch.setattr(script, "run", run)
     return SimpleNamespace(script=script, root=tmp_path, done=done, failing=failing, version=version)
@@ -123,6 +123,21 @@ def test_a_change_redoes_what_depends_on_it(tree: SimpleNamespace, changed: str,
     (tree.root / name).write_text(f"{text}\n")
     assert tree.script.main() == 0
     assert tree.done == redone
+
+
+def test_a_message_package_that_ros_lacks_is_built_and_one_that_it_has_is_not(tree: SimpleNamespace) -> None:
+    (tree.root / "interfaces/tf2_msgs").mkdir(parents=True)
+    (tree.root / "interfaces/tf2_msgs/package.xml").write_text("<package/>")
+    assert tree.script.main() == 0
+    assert tree.done == [*FIRST_RUN[:2], "cmake", "cmake", "cmake", "cmake", "project"]
+    tree.done.clear()
+    (tree.root / ".venv/share/tf2_msgs").mkdir(parents=True)
+    (tree.root / ".venv/share/tf2_msgs/package.xml").write_text("<package/>")
+    assert tree.script.main() == 0
+    assert tree.done == ["cmake", "cmake"]  # ours alone: the real one must not be hidden
+    tree.done.clear()
+    assert tree.script.main() == 0
+    assert tree.done == []
 
 
 def test_broken_or_moved_environment_is_made_anew(tree: SimpleNamespace) -> None:
