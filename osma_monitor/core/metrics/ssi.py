@@ -166,7 +166,7 @@ def bootstrap_interval(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Percentile interval of SSI over cells; with several results (one a seed) of the mean of their SSI.
+    """Expanded percentile interval of SSI over cells; with several results (one a seed) of the mean of their SSI.
 
     A cell is drawn with all its features and all its seeds at once. Seeds whose SSI is undefined are left out, as in
     the mean; so are draws in which some feature has no cell. (NaN, NaN) with fewer than two cells.
@@ -224,7 +224,7 @@ def _interval_of_means(
     drawn = drawn_sums(np.hstack((totals, masks)), resamples, seed)
     with np.errstate(invalid="ignore"):
         replicates = (drawn[:, :kinds] / drawn[:, kinds:]).sum(axis=1)
-    return percentile_interval(replicates, confidence)
+    return percentile_interval(replicates, confidence, len(values))
 
 
 def select(table: Table, rows: ArrayLike) -> dict[str, NDArray[Any]]:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from osma_monitor.core.metrics import resampling
 from osma_monitor.core.metrics.seeds import over_seeds
@@ -29,7 +30,7 @@ def test_a_cluster_is_drawn_whole(clusters):
     many = resampling.cluster_mean_interval(np.repeat(values, 9), np.repeat(names, 9))
     assert one == pytest.approx(many)
     assert one[0] < values.mean() < one[1]
-    half = 1.96 * values.std() / math.sqrt(clusters)
+    half = stats.t.ppf(0.975, clusters - 1) * values.std(ddof=1) / math.sqrt(clusters)
     assert one[1] - one[0] == pytest.approx(2 * half, rel=0.1)
 
 
@@ -49,6 +50,27 @@ def test_interval_of_partly_undefined_replicates():
     assert resampling.percentile_interval([NAN, 1.0, 1.0]) == (1.0, 1.0)
     assert all(map(math.isnan, resampling.percentile_interval([NAN, NAN, 1.0])))
     assert all(map(math.isnan, resampling.percentile_interval([])))
+
+
+@pytest.mark.parametrize("n", [3, 5, 35, 400])
+def test_expanded_tails_give_the_t_interval_of_normal_replicates(n):
+    """A bootstrap of a mean has the standard deviation sqrt((n - 1) / n) s / sqrt(n)."""
+    tail = resampling.expanded_tail(n)
+    spread = math.sqrt((n - 1) / n)
+    assert -stats.norm.ppf(tail) * spread == pytest.approx(stats.t.ppf(0.975, n - 1))
+    assert resampling.expanded_tail(n, 0.8) > tail
+
+
+def test_an_expanded_interval_holds_the_plain_one_and_stays_inside_the_replicates():
+    replicates = np.random.default_rng(0).exponential(size=20_000)
+    for units, low, high in ((2, 0.0, 1.0), (5, 0.001, 0.999), (35, 0.02, 0.98)):
+        got = resampling.percentile_interval(replicates, units=units)
+        plain = resampling.percentile_interval(replicates)
+        assert replicates.min() <= got[0] <= np.quantile(replicates, low) < plain[0]
+        assert plain[1] < np.quantile(replicates, high) <= got[1] <= replicates.max()
+    assert resampling.percentile_interval(replicates, units=10**6) == pytest.approx(
+        resampling.percentile_interval(replicates), abs=1e-3
+    )
 
 
 def test_over_seeds_leaves_out_what_is_undefined():
