@@ -24,7 +24,7 @@ from osma_monitor.io.sources import Findings
 from osma_monitor.report import decision_tables, forecast_tables
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.forecast_tables import Forecasts
-from osma_monitor.report.table import FORMATS, Format, Table, render
+from osma_monitor.report.table import FORMATS, Format, Table, based, render
 
 #: Printed without --all; the rest is for papers and a closer look.
 MAIN = (
@@ -87,7 +87,7 @@ def score(
         records = trend.of(records)
     report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore)
     tables = [*report.tables, *decision_tables.all_tables(_decisions(decisions or []))]
-    tables += [forecast_tables.forecasts(trend)] if trend is not None else []
+    tables += based([forecast_tables.forecasts(trend)], report.basis) if trend is not None else []
     selected = select(tables, table or [], whole, chosen == "csv" and out is None)
     if out is not None:
         for path in write(selected, out, chosen):

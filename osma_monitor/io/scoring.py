@@ -54,7 +54,7 @@ class DatasetScores:
         self.path = Path(path)
         episodes = dataset.read_table(self.path, "episodes", _EPISODES)
         clauses = dataset.read_table(self.path, "clauses", _CLAUSES)
-        columns = {name: _values(episodes[name]) for name in _EPISODES if name != "attributes"}
+        columns: dict[str, Any] = {name: _values(episodes[name]) for name in _EPISODES if name != "attributes"}
         self._corrections = corrections.read(self.path)
         if self._corrections:
             changed = [self._corrections.get(str(file)) for file in columns["file"]]
@@ -65,6 +65,9 @@ class DatasetScores:
         self.families: dict[str, str] = dict(
             zip(clauses["clause"].unique().to_pylist(), _first(clauses, "clause", "family"), strict=True)
         )
+        columns["registry_hash"] = [
+            str(_mapping(head, "provenance").get("registry_hash", "")) for head in self._heads()
+        ]
         self.table: ScoreTable = table_from_rows(
             columns,
             {name: _values(clauses[name]) for name in _CLAUSES},
@@ -81,7 +84,7 @@ class DatasetScores:
         """(clause, reason that switched it off) -> number of episodes."""
         found: Counter[tuple[str, str]] = Counter()
         for head in self._heads():
-            found.update(_inactive(head).items())
+            found.update(_mapping(head, "inactive").items())
         return found
 
     def records(self, rows: Iterable[int], signals: Iterable[str]) -> Iterator[EpisodeRecord]:
@@ -287,13 +290,13 @@ def _objects(values: Sequence[object]) -> NDArray[np.object_]:
 _decode = json.JSONDecoder().raw_decode
 
 
-def _inactive(head: str) -> dict[str, str]:
-    """The mapping ``inactive`` of a head, without reading the rest of it.
+def _mapping(head: str, name: str) -> dict[str, Any]:
+    """The mapping of that name in a head, without reading the rest of it.
 
     Inside a text of JSON a quote is escaped, so that the key is found only where it is one; a key of that name inside
     another mapping holds a text and no mapping.
     """
-    key = '"inactive":'
+    key = f'"{name}":'
     start = head.find(key + "{")
-    found: dict[str, str] = _decode(head, start + len(key))[0] if start >= 0 else {}
+    found: dict[str, Any] = _decode(head, start + len(key))[0] if start >= 0 else {}
     return found

@@ -44,7 +44,7 @@ from osma_monitor.report.model import (
     PolicySummary,
     Report,
 )
-from osma_monitor.report.table import Table
+from osma_monitor.report.table import Table, based
 
 #: Bytes of signals kept for traces; past it, only those of unsafe episodes, up to twice as many.
 SIGNAL_BYTES = 400_000_000
@@ -174,32 +174,32 @@ def build(
     Raises ValueError for a ``by`` column that no episode has.
     """
     table = collected.scores
-    notes = (*safety_tables.provenance_notes(table), *_input_notes(collected.records))
+    basis = safety_tables.basis_of(table, _input_notes(collected.records))
     adaptation = collected.adaptation if len(collected.adaptation.get("cell", ())) else {}
-    nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation, notes)
+    nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation)
     nav_tables += [
         t
         for t in (
-            navigation_tables.failures(collected.failures, notes),
-            requested_tables.stalls(collected.failures, notes),
+            navigation_tables.failures(collected.failures),
+            requested_tables.stalls(collected.failures),
         )
         if not t.empty
     ]
     if len(collected.requests.get("cell", ())):
-        nav_tables.append(requested_tables.requested(collected.requests, notes))
+        nav_tables.append(requested_tables.requested(collected.requests))
     summaries = policy_summaries(table, collected.episodes, results, bootstrap)
-    clause_wise, comparisons = clause_tables.all_tables(table, by, notes)
+    clause_wise, comparisons = clause_tables.all_tables(table, by)
     comparison, note = headline_comparison(comparisons, [s.policy for s in summaries if s.n])
     why = () if table.clauses else (f"{motion_tables.why_unknown(collected.inactive)}.",)
-    tables: list[Table] = [safety_tables.summary(table, by, (*why, *notes), bootstrap)]
+    tables: list[Table] = [safety_tables.summary(table, by, why, bootstrap)]
     if collected.driven:
-        tables.append(motion_tables.motion(collected.driven, notes))
+        tables.append(motion_tables.motion(collected.driven))
     if len({*table.column("suite")}) > 1:
-        tables.append(safety_tables.macro(table, ("suite",), notes))
-    tables += [*clause_wise, *nav_tables, *condition_tables.all_tables(table, collected.episodes, notes)]
-    tables += sensitivity_tables.all_tables(table, collected.columns, rescore, notes)
+        tables.append(safety_tables.macro(table, ("suite",)))
+    tables += [*clause_wise, *nav_tables, *condition_tables.all_tables(table, collected.episodes)]
+    tables += sensitivity_tables.all_tables(table, collected.columns, rescore)
     if collected.inactive:
-        tables.append(safety_tables.inactive(collected.inactive, notes))
+        tables.append(safety_tables.inactive(collected.inactive))
     return Report(
         title=title,
         policies=summaries,
@@ -207,13 +207,14 @@ def build(
         features=feature_summaries(results),
         comparison=comparison,
         comparison_note=note,
-        tables=tuple(tables),
+        tables=tuple(based(tables, basis)),
         records=collected.records,
         gate_semantics=table.gate_semantics,
         library_hashes=table.library_hash,
         facts=facts or {},
         scores=table,
         obstacles=obstacle_summaries(collected.records),
+        basis=basis,
     )
 
 
@@ -255,6 +256,7 @@ def policy_summaries(
                 safety_worst=s.bounds["safety"][0],
                 safety_best=s.bounds["safety"][1],
                 outcomes=safety_tables.outcome_counts(part),
+                outcome_unknown=s.n_outcome_unknown,
             )
         )
     return tuple(out)

@@ -34,7 +34,7 @@ def _interval(name: str, bounds: Interval) -> dict[str, float]:
     return {f"{name}_low": bounds[0], f"{name}_high": bounds[1]}
 
 
-def clause_rates(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def clause_rates(table: ScoreTable, by: Sequence[str]) -> Table:
     """Every scored clause: marginal rate, rate where it applies, share of unsafe successes, exposure, longest run."""
     rows = []
     for key, found in clauses.clauses_by_group(table, by).items():
@@ -47,8 +47,9 @@ def clause_rates(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()
     columns = (
         *_keys(by),
         Column("clause", "clause"),
+        Column("n", "n", "count", help="episodes of known safety"),
         Column("n_applicable", "applicable", "count", help="episodes in which it is active and decided"),
-        Column("n_unknown", "unknown", "count"),
+        Column("n_unknown", "unknown", "count", help="episodes in which it is active and not decided"),
         Column("n_violated", "broken", "count"),
         Column("rate", "rate", "percent", better=-1, interval=True, help="of all episodes of known safety"),
         Column("rate_applicable", "where it applies", "percent", better=-1, interval=True),
@@ -60,10 +61,10 @@ def clause_rates(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()
         Column("first_violation_median", "first step", "number", 0, help="median step of the first violation"),
     )
     said = "Rates are marginal and overlap; an episode that breaks k clauses counts in each. Wilson 95 % intervals."
-    return Table("clauses", "Violations by clause", columns, frame(rows, columns), (*notes, said), keys=len(by) + 1)
+    return Table("clauses", "Violations by clause", columns, frame(rows, columns), (said,), keys=len(by) + 1)
 
 
-def reported(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def reported(table: ScoreTable, by: Sequence[str]) -> Table:
     """Report-only clauses: evaluated, never in Safety, SBU or VSI."""
     rows = []
     for key, chosen in table.groups(by).items():
@@ -79,10 +80,10 @@ def reported(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) ->
         Column("rate", "rate", "percent", better=-1, interval=True),
     )
     title = "Report-only clauses (never in Safety, SBU, VSI)"
-    return Table("reported", title, columns, frame(rows, columns), tuple(notes), keys=len(by) + 1)
+    return Table("reported", title, columns, frame(rows, columns), keys=len(by) + 1)
 
 
-def composition(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def composition(table: ScoreTable, by: Sequence[str]) -> Table:
     """The four classes of success x safety, their contingency, and severity of successes and failures."""
     rows = []
     for key, chosen in table.groups(by).items():
@@ -114,7 +115,7 @@ def composition(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ())
         Column("vsi_failure", "VSI failure", "number", 3, -1),
     )
     title = "Outcomes: success and safety together"
-    return Table("outcomes", title, columns, frame(rows, columns), tuple(notes), keys=len(by))
+    return Table("outcomes", title, columns, frame(rows, columns), keys=len(by))
 
 
 def depth_labels() -> list[str]:
@@ -124,34 +125,44 @@ def depth_labels() -> list[str]:
     return [f"up to {edges[0]:g}", *middle, "1 (severe)"]
 
 
-def depth_mix(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def depth_mix(table: ScoreTable, by: Sequence[str]) -> Table:
     """Unsafe successes by the depth of their worst clause; a row's classes sum to SBU (Figure 3)."""
     rows = []
     labels = depth_labels()
     for key, chosen in table.groups(by).items():
-        mix = outcomes.depth_mix(table.select(chosen))
+        part = table.select(chosen).scored()
+        mix = outcomes.depth_mix(part)
         shares = {f"class_{i}": share for i, share in enumerate(mix.shares)}
-        rows.append({**_named(by, key), "n": mix.n, **shares, "sbu": math.fsum(mix.shares)})
+        rows.append(
+            {**_named(by, key), "n": mix.n, "n_unknown": len(part) - mix.n, **shares, "sbu": math.fsum(mix.shares)}
+        )
     columns = (
         *_keys(by),
-        Column("n", "n", "count"),
+        Column("n", "n", "count", help="success and safety known"),
+        Column("n_unknown", "unknown", "count"),
         *(Column(f"class_{i}", label, "percent") for i, label in enumerate(labels)),
         Column("sbu", "SBU", "percent", better=-1),
     )
     title = "Depth of unsafe successes"
-    return Table("depth_mix", title, columns, frame(rows, columns), tuple(notes), keys=len(by))
+    return Table("depth_mix", title, columns, frame(rows, columns), keys=len(by))
 
 
-def contact(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def contact(table: ScoreTable, by: Sequence[str]) -> Table:
     """Safety given any contact, and failures without any: is a policy safe because it does nothing? (A.3)"""
     rows = []
     for key, chosen in table.groups(by).items():
-        c = outcomes.contact_summary(table.select(chosen))
-        row = {name: getattr(c, name) for name in c.__slots__ if not name.endswith("interval")}
+        part = table.select(chosen).scored()
+        c = outcomes.contact_summary(part)
+        unknown = int(np.count_nonzero(part.safety_unknown))
+        row = {"n": len(part) - unknown, "n_unknown": unknown} | {
+            name: getattr(c, name) for name in c.__slots__ if not name.endswith("interval")
+        }
         row |= _interval("safety_given_contact", c.safety_given_contact_interval)
         rows.append({**_named(by, key), **row, **_interval("contact_free_share", c.contact_free_share_interval)})
     columns = (
         *_keys(by),
+        Column("n", "n", "count", help="episodes of known safety"),
+        Column("n_unknown", "unknown", "count"),
         Column("n_contact", "with contact", "count"),
         Column("n_contact_unknown", "contact unknown", "count"),
         Column("safety_given_contact", "Safety given contact", "percent", better=1, interval=True),
@@ -161,10 +172,10 @@ def contact(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> 
         Column("contact_free_share", "share", "percent", interval=True),
     )
     title = "Safety given contact, and contact-free failures"
-    return Table("contact", title, columns, frame(rows, columns), tuple(notes), keys=len(by))
+    return Table("contact", title, columns, frame(rows, columns), keys=len(by))
 
 
-def structural_index(table: ScoreTable, notes: Sequence[str] = ()) -> Table:
+def structural_index(table: ScoreTable) -> Table:
     """The least unsafe-success rate that any policy reaches on each task (F2)."""
     rows = [{n: getattr(s, n) for n in s.__slots__} for s in structural.structural_indices(table)]
     columns = (
@@ -176,33 +187,40 @@ def structural_index(table: ScoreTable, notes: Sequence[str] = ()) -> Table:
         Column("n_successes", "its successes", "count"),
     )
     said = f"Tasks on which at least {structural.MINIMUM_POLICIES} policies succeed."
-    return Table("structural", "Structural index by task", columns, frame(rows, columns), (*notes, said), keys=2)
+    return Table("structural", "Structural index by task", columns, frame(rows, columns), (said,), keys=2)
 
 
-def correlations(table: ScoreTable, notes: Sequence[str] = ()) -> Table:
+def correlations(table: ScoreTable) -> Table:
     """Rank correlation of SR with Safety, SBU and VSI over suite x policy cells (F1)."""
     cells = safety.by_group(table, ("suite", "policy"), bootstrap=False)
     rows = []
     for y in ("safety", "sbu", "vsi"):
         c = rankings.correlate(cells, "sr", y)
-        row = {n: getattr(c, n) for n in c.__slots__ if n not in ("x", "y", "per_suite", "per_suite_p", "same_top")}
+        row = {
+            n: getattr(c, n) for n in c.__slots__ if n not in ("x", "y", "n", "per_suite", "per_suite_p", "same_top")
+        }
         tops = f"{sum(c.same_top.values())} of {len(c.same_top)}"
-        rows.append({"pair": f"SR, {y.upper() if y != 'safety' else 'Safety'}", **row, "same_top": tops})
+        rows.append({"pair": f"SR, {y.upper() if y != 'safety' else 'Safety'}", "cells": c.n, **row, "same_top": tops})
     columns = (
         Column("pair", "pair"),
-        Column("n", "cells", "count"),
-        Column("kendall", "Kendall τ_b", "signed", 2),
-        Column("kendall_p", "p", "number", 3),
-        Column("spearman", "Spearman ρ", "signed", 2),
-        Column("spearman_p", "p (ρ)", "number", 3),
-        Column("kendall_within", "τ within suites", "signed", 2),
-        Column("kendall_within_p", "p (within)", "number", 3),
-        Column("kendall_between", "τ between", "signed", 2),
+        Column("cells", "cells", "count"),
+        *(
+            column
+            for key, symbol in (("kendall", "τ_b"), ("spearman", "ρ"))
+            for part, where in (("", ""), ("_within", " within suites"), ("_between", " between suites"))
+            for column in (
+                Column(f"{key}{part}", f"{symbol}{where}", "signed", 2),
+                Column(f"{key}{part}_p", f"p ({symbol}{where})", "number", 3),
+            )
+        ),
         Column("same_top", "same best policy"),
     )
-    said = "Permutation p, two-sided, 10,000 permutations; within suites the permutation stays inside a suite."
+    said = (
+        "Kendall's τ_b and Spearman's ρ over suite x policy cells. Permutation p, two-sided, 10,000 permutations: over "
+        "all cells, inside each suite, and for ρ between suites over the suites' means."
+    )
     title = "Does success predict safety?"
-    return Table("correlations", title, columns, frame(rows, columns), (*notes, said), keys=1)
+    return Table("correlations", title, columns, frame(rows, columns), (said,), keys=1)
 
 
 def comparisons(table: ScoreTable, limit: int = PAIRS) -> tuple[list[PairedComparison], list[str]]:
@@ -244,7 +262,7 @@ def comparisons(table: ScoreTable, limit: int = PAIRS) -> tuple[list[PairedCompa
     return found, said
 
 
-def paired(found: Sequence[PairedComparison], said: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def paired(found: Sequence[PairedComparison], said: Sequence[str]) -> Table:
     """Differences of two policies over the same tasks and seeds: paired bootstrap and exact McNemar."""
     rows = []
     for c in found:
@@ -269,21 +287,19 @@ def paired(found: Sequence[PairedComparison], said: Sequence[str], notes: Sequen
     )
     method = "Fractions. Bootstrap over pairs (10,000 resamples, 95 %); p of the exact McNemar test."
     title = "Policies compared on the same tasks and seeds"
-    return Table("paired", title, columns, frame(rows, columns), (*notes, method, *said), keys=2)
+    return Table("paired", title, columns, frame(rows, columns), (method, *said), keys=2)
 
 
-def all_tables(
-    table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()
-) -> tuple[list[Table], list[PairedComparison]]:
+def all_tables(table: ScoreTable, by: Sequence[str]) -> tuple[list[Table], list[PairedComparison]]:
     """Every table of this module that the episodes give, and the paired comparisons behind theirs."""
-    out = [composition(table, by, notes), clause_rates(table, by, notes)]
+    out = [composition(table, by), clause_rates(table, by)]
     found, said = comparisons(table)
     if found or said:
-        out.append(paired(found, said, notes))
-    out += [depth_mix(table, by, notes), contact(table, by, notes)]
+        out.append(paired(found, said))
+    out += [depth_mix(table, by), contact(table, by)]
     if table.reported:
-        out.append(reported(table, by, notes))
+        out.append(reported(table, by))
     policies = {str(p) for p in table.scored().column("policy")}
     if len(policies) >= structural.MINIMUM_POLICIES:
-        out += [structural_index(table, notes), correlations(table, notes)]
+        out += [structural_index(table), correlations(table)]
     return out, found

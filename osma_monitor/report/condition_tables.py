@@ -43,7 +43,7 @@ def outcomes_of(table: ScoreTable, episodes: Sequence[NavigationEpisode]) -> Out
     return found
 
 
-def flips(outcomes: Outcomes, notes: Sequence[str] = ()) -> Table:
+def flips(outcomes: Outcomes) -> Table:
     """Matched tasks and seeds whose outcome changed from one condition to another (OSMA-Bench Tables 4 and 25)."""
     rows = []
     for outcome, its in outcomes.items():
@@ -66,7 +66,7 @@ def flips(outcomes: Outcomes, notes: Sequence[str] = ()) -> Table:
                         "difference_low": f.interval[0],
                         "difference_high": f.interval[1],
                         "p": f.p_value,
-                        "unmatched": f.unmatched,
+                        "n_unknown": f.unmatched,
                     }
                 )
     columns = (
@@ -81,11 +81,11 @@ def flips(outcomes: Outcomes, notes: Sequence[str] = ()) -> Table:
         Column("gained", "failure to success", "count"),
         Column("difference", "difference", "percent", interval=True),
         Column("p", "p", "number", 4, help="two-sided exact McNemar test"),
-        Column("unmatched", "unmatched", "count"),
+        Column("n_unknown", "unmatched", "count", help="tasks and seeds of one side only, or of unknown outcome"),
     )
     said = "n counts tasks and seeds that ran under both conditions with a known outcome."
     title = "Outcome flips between conditions"
-    return Table("flips", title, columns, frame(rows, columns), (*notes, said), keys=4)
+    return Table("flips", title, columns, frame(rows, columns), (said,), keys=4)
 
 
 def selections(table: ScoreTable) -> Mapping[str, Sequence[tuple[str, selection.Selection]]]:
@@ -112,21 +112,20 @@ def selections(table: ScoreTable) -> Mapping[str, Sequence[tuple[str, selection.
     return found
 
 
-def target_selection(
-    found: Mapping[str, Sequence[tuple[str, selection.Selection]]], notes: Sequence[str] = ()
-) -> Table:
+def target_selection(found: Mapping[str, Sequence[tuple[str, selection.Selection]]]) -> Table:
     """Did policies act on the instructed target? (BEHAVIOR-Spatial 5.1, Table S4)"""
     rows = []
     for policy in sorted(found, key=natural):
         s = selection.summarize(found[policy])
-        row: dict[str, object] = {"policy": policy, "n": s.n, "tasks": len(s.by_task), "undecided": s.undecided}
+        row: dict[str, object] = {"policy": policy, "episodes": s.n, "tasks": len(s.by_task)}
+        row["undecided"] = s.undecided
         for name in ("strict", "soft", "wrong"):
             row[name], row[f"{name}_macro"] = getattr(s, name), s.macro[name]
             row[f"{name}_low"], row[f"{name}_high"] = s.intervals[name]
         rows.append(row)
     columns = (
         Column("policy", "policy"),
-        Column("n", "n", "count"),
+        Column("episodes", "n", "count"),
         Column("tasks", "tasks", "count"),
         Column("strict", "strict", "percent", better=1, interval=True),
         Column("soft", "soft", "percent", better=1, interval=True),
@@ -136,10 +135,10 @@ def target_selection(
         Column("soft_macro", "soft, mean of tasks", "percent", better=1),
         Column("wrong_macro", "wrong, mean of tasks", "percent", better=-1),
     )
-    return Table("target_selection", "Target selection", columns, frame(rows, columns), tuple(notes), keys=1)
+    return Table("target_selection", "Target selection", columns, frame(rows, columns), keys=1)
 
 
-def all_tables(table: ScoreTable, episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ()) -> list[Table]:
+def all_tables(table: ScoreTable, episodes: Sequence[NavigationEpisode]) -> list[Table]:
     """The tables that the episodes give."""
-    tables = (flips(outcomes_of(table, episodes), notes), target_selection(selections(table), notes))
+    tables = (flips(outcomes_of(table, episodes)), target_selection(selections(table)))
     return [t for t in tables if not t.empty]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from osma_monitor.core.metrics.candidates import Decision, Quartiles, summarize_diversity, summarize_selection
-from osma_monitor.report.table import Column, Table, frame
+from osma_monitor.report.table import Basis, Column, Table, based, frame
 
 Logs = Mapping[str, Sequence[Decision]]  #: name of a log -> its decisions
 
@@ -16,14 +16,14 @@ def diversity(logs: Logs) -> Table:
     rows = []
     for name, decisions in logs.items():
         s = summarize_diversity(decisions)
-        row: dict[str, object] = {"log": name, "n": s.n, "n_mixed": s.n_mixed}
+        row: dict[str, object] = {"log": name, "decisions": s.n, "n_mixed": s.n_mixed}
         row |= {"opposite": s.opposite_near, "n_near": s.n_near}
         for key in ("mean_distance", "max_distance", "endpoint_spread", "mixed_mean_distance"):
             row |= _quartiles(key, getattr(s, key))
         rows.append(row)
     columns = (
         Column("log", "log"),
-        Column("n", "decisions", "count"),
+        Column("decisions", "decisions", "count"),
         Column("mean_distance", "mean distance m", "number", 3, interval=True),
         Column("max_distance", "max distance m", "number", 3, interval=True),
         Column("endpoint_spread", "endpoint spread m", "number", 3, interval=True),
@@ -45,7 +45,7 @@ def choices(logs: Logs) -> Table:
         rows.append(
             {
                 "log": name,
-                "n": s.n,
+                "decisions": s.n,
                 "n_valid": s.n_valid,
                 "contact_rate": _mean([float(d.contact[d.executed]) for d in decisions]),
                 "candidate_contact": _mean(touching),
@@ -63,7 +63,7 @@ def choices(logs: Logs) -> Table:
         )
     columns = (
         Column("log", "log"),
-        Column("n", "decisions", "count"),
+        Column("decisions", "decisions", "count"),
         Column("n_valid", "valid", "count"),
         Column("contact_rate", "contact, executed", "percent", better=-1),
         Column("candidate_contact", "contact, candidates", "percent"),
@@ -91,19 +91,31 @@ def positions(logs: Logs) -> Table:
         s = summarize_selection(decisions)
         for position, count in enumerate(s.position_counts, 1):
             share = count / s.n_valid if s.n_valid else math.nan
-            rows.append({"log": name, "position": position, "n": count, "share": share})
+            rows.append({"log": name, "position": position, "chosen": count, "share": share})
     columns = (
         Column("log", "log"),
         Column("position", "position", "count"),
-        Column("n", "chosen", "count"),
+        Column("chosen", "chosen", "count"),
         Column("share", "of valid choices", "percent"),
     )
     return Table("choice_positions", "Choices by presented position", columns, frame(rows, columns), keys=2)
 
 
 def all_tables(logs: Logs) -> list[Table]:
-    """The three tables of these logs."""
-    return [t for t in (diversity(logs), choices(logs), positions(logs)) if not t.empty]
+    """The three tables of these logs. No clause judges a decision."""
+    every = [d for decisions in logs.values() for d in decisions]
+    invalid = sum(d.chosen is None for d in every)
+    nothing = ("not used",)
+    basis = Basis(
+        n=len(every),
+        n_unknown=invalid,
+        gate_semantics=nothing,
+        library_hash=nothing,
+        registry_hash=nothing,
+        unit="decisions",
+        unknown=f"{invalid} without a valid choice",
+    )
+    return based((t for t in (diversity(logs), choices(logs), positions(logs)) if not t.empty), basis)
 
 
 def _quartiles(key: str, values: Quartiles) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,7 +57,7 @@ class Forecasts:
                 self.scores[key] = self.scores.get(key, ForecastScore()) + found
 
 
-def forecasts(found: Forecasts, notes: Sequence[str] = ()) -> Table:
+def forecasts(found: Forecasts) -> Table:
     """Precision, recall and lead time of warnings, by policy and clause; clauses without any of both are left out."""
     rows = []
     for policy, clause in sorted(found.scores, key=lambda key: (natural(key[0]), key[1])):
@@ -87,4 +87,4 @@ def forecasts(found: Forecasts, notes: Sequence[str] = ()) -> Table:
     said = [f"n = {found.episodes} episodes; a warning is right when a violation begins within {horizon:g} s."]
     if found.left_out:
         said.append(f"{found.left_out} episodes were judged by another library or other gates and are left out.")
-    return Table("forecasts", "Forecasts of violations", columns, frame(rows, columns), (*notes, *said), keys=2)
+    return Table("forecasts", "Forecasts of violations", columns, frame(rows, columns), tuple(said), keys=2)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.metrics.scores import ScoreTable
-from osma_monitor.report.table import Kind, Table
+from osma_monitor.report.table import Basis, Kind, Table
 
 OutcomeKind = Literal["safe-success", "unsafe-success", "safe-failure", "unsafe-failure", "unknown"]
 #: The four classes of success x safety (SafeVLA-Bench Figure 6) and what can't be placed in them.
@@ -90,6 +90,7 @@ class PolicySummary:
     safety_worst: float  #: Safety if every unknown episode were unsafe
     safety_best: float  #: Safety if every unknown episode were safe
     outcomes: Mapping[OutcomeKind, int]
+    outcome_unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +165,4 @@ class Report:
     facts: Mapping[str, str] = field(default_factory=dict)  #: further lines of the provenance footer
     scores: ScoreTable | None = None  #: the episodes as columns
     obstacles: tuple[ObstacleSummary, ...] = ()
+    basis: Basis = field(default_factory=Basis)  #: what all tables rest on

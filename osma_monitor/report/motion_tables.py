@@ -35,7 +35,7 @@ def driven(record: EpisodeRecord) -> Driven | None:
     return Driven(info.policy, info.task, info.episode_id, record.motion)
 
 
-def motion(episodes: Sequence[Driven], notes: Sequence[str] = ()) -> Table:
+def motion(episodes: Sequence[Driven]) -> Table:
     """A row an episode, or the means of every policy and task where there are more than LISTED."""
     groups: dict[tuple[str, str, str], list[MotionFeatures]] = {}
     for e in episodes:
@@ -46,19 +46,21 @@ def motion(episodes: Sequence[Driven], notes: Sequence[str] = ()) -> Table:
             "policy": policy,
             "task": task,
             "episode": name or f"mean of {len(its)}",
+            "episodes": len(its),
             **{f: _mean([getattr(one, f) for one in its]) for f in FEATURES},
         }
         for (policy, task, name), its in groups.items()
     ]
     columns = (
         *(Column(key, key) for key in ("policy", "task", "episode")),
+        Column("episodes", "n", "count"),
         *(
             Column(f, f"{f} {_UNITS[f[0] if f == 'd_min' else f[-1]]}", "number", 3, sign)
             for f, sign in FEATURES.items()
         ),
     )
     said = "Within 1.25 m of the nearest obstacle. These episodes name no matched cell and tier, so there is no SSI."
-    return Table("motion", "Motion near obstacles", columns, frame(rows, columns), (said, *notes), keys=3)
+    return Table("motion", "Motion near obstacles", columns, frame(rows, columns), (said,), keys=3)
 
 
 def _mean(values: Sequence[float]) -> float:

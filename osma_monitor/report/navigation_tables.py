@@ -38,19 +38,18 @@ _COUNTS = (
 )
 
 
-def outcomes(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ()) -> Table:
+def outcomes(episodes: Sequence[NavigationEpisode]) -> Table:
     """Rates, path length, time, contact steps and speed at first contact of every policy, with intervals."""
     found = navigation.breakdown(episodes, "policy")
     rows = [{"policy": name, **_row(found[name])} for name in _policies(episodes)]
     columns = (Column("policy", "policy"), *_COUNTS, *_VALUES)
     notes = (
         "Wilson 95 % intervals for rates, bootstrap over cells for means. Robots that never moved have no NPL and NPT.",
-        *notes,
     )
     return Table("navigation", "Navigation outcomes by policy", columns, frame(rows, columns), notes, keys=1)
 
 
-def over_seeds(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ()) -> Table:
+def over_seeds(episodes: Sequence[NavigationEpisode]) -> Table:
     """Mean and population standard deviation over seeds, as OSMA-Bench Table 12 prints them."""
     rows = []
     for policy in _policies(episodes):
@@ -60,11 +59,11 @@ def over_seeds(episodes: Sequence[NavigationEpisode], notes: Sequence[str] = ())
             row |= {name: statistic.mean, f"{name}_std": statistic.std}
         rows.append(row)
     columns = (Column("policy", "policy"), Column("seeds", "seeds", "count"), *map(_with_spread, _VALUES))
-    notes = ("Mean ± population standard deviation over seeds; CFSR/TSR is the mean of the seeds' ratios.", *notes)
+    notes = ("Mean ± population standard deviation over seeds; CFSR/TSR is the mean of the seeds' ratios.",)
     return Table("navigation_seeds", "Navigation outcomes over seeds", columns, frame(rows, columns), notes, keys=1)
 
 
-def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown, notes: Sequence[str] = ()) -> Table:
+def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown) -> Table:
     """Outcomes of every policy in every value of a column (route, layout, tier, obstacle): OSMA-Bench Table 14."""
     rows = []
     for policy in _policies(episodes):
@@ -72,9 +71,7 @@ def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown, n
         values = sorted(parts, key=lambda v: (TIERS.index(v) if v in TIERS else 0, v))
         rows += [{"policy": policy, by: value, **_row(parts[value])} for value in values]
     columns = (Column("policy", "policy"), Column(by, by), *_COUNTS[:2], *_VALUES)
-    return Table(
-        f"navigation_{by}", f"Navigation outcomes by {by}", columns, frame(rows, columns), tuple(notes), keys=2
-    )
+    return Table(f"navigation_{by}", f"Navigation outcomes by {by}", columns, frame(rows, columns), keys=2)
 
 
 def fewest_cells(result: PolicySsi) -> int:
@@ -87,7 +84,7 @@ def ssi_interval(result: PolicySsi) -> tuple[float, float]:
     return result.interval if fewest_cells(result) >= FEWEST_CELLS else (math.nan, math.nan)
 
 
-def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
+def adaptation(results: Sequence[PolicySsi]) -> Table:
     """SSI of every policy on every subset, over seeds, with its interval over cells (OSMA-Bench Table 13)."""
     rows = []
     for r in results:
@@ -97,7 +94,7 @@ def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table
             {
                 "policy": r.policy,
                 "subset": SUBSET_NAMES[r.subset],
-                "n": r.n,
+                "tasks": r.n,
                 "seeds": r.ssi.n,
                 "cells": fewest_cells(r),
                 "ssi": r.ssi.mean,
@@ -110,7 +107,7 @@ def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table
     columns = (
         Column("policy", "policy"),
         Column("subset", "tasks"),
-        Column("n", "n", "count"),
+        Column("tasks", "n", "count", help="tasks of the set, over all seeds"),
         Column("seeds", "seeds", "count"),
         Column("cells", "cells", "count", help="fewest cells behind one of the features"),
         Column("ssi", "SSI", "signed", 3, 1, interval=True, spread=True),
@@ -124,12 +121,11 @@ def adaptation(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table
             if any(0 < fewest_cells(r) < FEWEST_CELLS for r in results)
             else ()
         ),
-        *notes,
     )
     return Table("ssi", "Semantic Sensitivity Index", columns, frame(rows, columns), notes, keys=2)
 
 
-def features(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
+def features(results: Sequence[PolicySsi]) -> Table:
     """tau, cells and tier-pair margins of every feature (OSMA-Bench Tables 13 and 16)."""
     rows = [
         {
@@ -152,25 +148,26 @@ def features(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
         Column("tau", "τ", "signed", 3, 1, spread=True),
         *(Column(p, f"margin {p}", "signed", 4, 1) for p in PAIRS),
     )
-    notes = ("Margins are sign-aligned: positive is more cautious towards the higher tier.", *notes)
+    notes = ("Margins are sign-aligned: positive is more cautious towards the higher tier.",)
     return Table("ssi_features", "Adaptation by motion feature", columns, frame(rows, columns), notes, keys=3)
 
 
-def left_out(results: Sequence[PolicySsi], notes: Sequence[str] = ()) -> Table:
+def left_out(results: Sequence[PolicySsi]) -> Table:
     """SSI on the CFSR intersection with each policy taken out in turn (last SSI column of OSMA-Bench Table 13)."""
     rows = [
-        {"policy": r.policy, "without": r.left_out, "n": r.n, "ssi": r.ssi.mean, "ssi_std": r.ssi.std} for r in results
+        {"policy": r.policy, "without": r.left_out, "tasks": r.n, "ssi": r.ssi.mean, "ssi_std": r.ssi.std}
+        for r in results
     ]
     columns = (
         Column("policy", "policy"),
         Column("without", "without"),
-        Column("n", "n", "count"),
+        Column("tasks", "n", "count", help="tasks of the intersection, over all seeds"),
         Column("ssi", "SSI", "signed", 3, 1, spread=True),
     )
-    return Table("ssi_without", "SSI without one policy", columns, frame(rows, columns), tuple(notes), keys=2)
+    return Table("ssi_without", "SSI without one policy", columns, frame(rows, columns), keys=2)
 
 
-def failures(found: Mapping[str, Sequence[Failure]], notes: Sequence[str] = ()) -> Table:
+def failures(found: Mapping[str, Sequence[Failure]]) -> Table:
     """Why tasks failed, by class (OSMA-Bench E.3): counts and shares of the policy's failures."""
     rows = []
     for policy in sorted(found, key=natural):
@@ -179,20 +176,18 @@ def failures(found: Mapping[str, Sequence[Failure]], notes: Sequence[str] = ()) 
             contact = sum(f.contact is True for f in its if f.kind == kind)
             name = kind.replace("_", " ")
             share = count / len(its)
-            rows.append({"policy": policy, "class": name, "n": count, "share": share, "with_contact": contact})
+            rows.append({"policy": policy, "class": name, "failures": count, "share": share, "with_contact": contact})
     columns = (
         Column("policy", "policy"),
         Column("class", "why it failed"),
-        Column("n", "n", "count"),
+        Column("failures", "failures", "count"),
         Column("share", "of failures", "percent"),
         Column("with_contact", "with contact", "count"),
     )
-    return Table("failures", "Failed tasks by class", columns, frame(rows, columns), tuple(notes), keys=2)
+    return Table("failures", "Failed tasks by class", columns, frame(rows, columns), keys=2)
 
 
-def all_tables(
-    episodes: Sequence[NavigationEpisode], table: Mapping[str, Any], notes: Sequence[str] = ()
-) -> tuple[list[Table], list[PolicySsi]]:
+def all_tables(episodes: Sequence[NavigationEpisode], table: Mapping[str, Any]) -> tuple[list[Table], list[PolicySsi]]:
     """Every navigation table that the episodes give, and the SSI results behind them.
 
     ``episodes`` are those with a cell; ``table`` is that of :func:`osma_monitor.core.metrics.ssi.table_from_records`.
@@ -200,18 +195,18 @@ def all_tables(
     out: list[Table] = []
     results: list[PolicySsi] = []
     if episodes:
-        out.append(outcomes(episodes, notes))
+        out.append(outcomes(episodes))
         if len({e.seed for e in episodes}) > 1:
-            out.append(over_seeds(episodes, notes))
+            out.append(over_seeds(episodes))
     if len(table.get("cell", ())):
         results = sorted(ssi_groups.group_ssi(table), key=lambda r: natural(r.policy))
-        out += [adaptation(results, notes), features(results, notes)]
+        out += [adaptation(results), features(results)]
         if len(set(table["policy"])) > 2:
-            out.append(left_out(ssi_groups.leave_one_out(table, resamples=0), notes))
+            out.append(left_out(ssi_groups.leave_one_out(table, resamples=0)))
     groupings: tuple[navigation.Breakdown, ...] = ("tier", "route", "layout", "obstacle")
     for by in groupings:
         if len({getattr(e, by) for e in episodes} - {""}) > 1:
-            out.append(breakdown([e for e in episodes if getattr(e, by)], by, notes))
+            out.append(breakdown([e for e in episodes if getattr(e, by)], by))
     return out, results
 
 

@@ -98,6 +98,7 @@ def render_page(report: Report, margins: traces.Margins | None = None, scenes: t
         support=wording.support(report),
         warnings=wording.warnings(report),
         gate_note=wording.gate_note(report.gate_semantics),
+        basis=" ".join(report.basis.sentences()),
         policies=[{"name": wording.policy_label(p)} for p in report.policies],
         scores=_scores(report.policies),
         outcome_kinds=[
@@ -430,7 +431,7 @@ def _data(
 def _table(table: Table) -> dict[str, Any]:
     heads = [{"text": header(c), "help": c.help, "left": c.kind == "text", "better": c.better} for c in table.columns]
     rows = cells(table)
-    notes = list(table.notes)
+    notes = list(table.said)
     if len(rows) > TABLE_ROWS:
         notes.append(f"{len(rows) - TABLE_ROWS} more rows: osma score --format csv")
     if not rows:
@@ -449,6 +450,7 @@ def _provenance(report: Report) -> list[tuple[str, str]]:
     rows.append(("Gate semantics", ", ".join(report.gate_semantics)))
     rows.append(("Clause library", ", ".join(report.library_hashes)))
     provenances = [r.provenance for r in report.records]
+    rows.append(("Applicability registry", _distinct(p.registry_hash for p in provenances)))
     rows.append(("Monitor version", _distinct(p.monitor_version for p in provenances)))
     rows.append(("Backend", _distinct(p.backend for p in provenances)))
     for label in ("source", "session"):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from osma_monitor.report.model import METRICS, PolicySummary, Report
 from osma_monitor.report.navigation_tables import FEW_CELLS
-from osma_monitor.report.table import Column, Table, format_value, frame
+from osma_monitor.report.table import Basis, Column, Table, format_value, frame
 
 
-def policy_table(summary: PolicySummary, notes: tuple[str, ...] = ()) -> Table:
-    """Metric, value, interval and n, a row a metric. The CSV columns value, low and high hold plain numbers."""
+def policy_table(summary: PolicySummary, basis: Basis, notes: tuple[str, ...] = ()) -> Table:
+    """Metric, value, interval and n, a row a metric; ``basis`` is that of the report."""
     rows = []
     for spec in METRICS.values():
         figure = summary.figures.get(spec.key)
@@ -23,7 +24,7 @@ def policy_table(summary: PolicySummary, notes: tuple[str, ...] = ()) -> Table:
                 "metric": spec.label,
                 "shown": format_value(figure.value, spec.kind, spec.digits) + (unit if figure.known else ""),
                 "interval": f"{low} to {high}" if figure.low == figure.low else "–",
-                "n": figure.n,
+                "behind": figure.n,
                 "better": {1: "higher", -1: "lower"}[spec.better],
                 "value": figure.value,
                 "low": figure.low,
@@ -34,7 +35,7 @@ def policy_table(summary: PolicySummary, notes: tuple[str, ...] = ()) -> Table:
         Column("metric", "metric"),
         Column("shown", "value"),
         Column("interval", "95 % interval"),
-        Column("n", "n", "count"),
+        Column("behind", "n", "count", help="episodes behind the value"),
         Column("better", "better"),
     )
     own = []
@@ -44,21 +45,23 @@ def policy_table(summary: PolicySummary, notes: tuple[str, ...] = ()) -> Table:
     ssi = summary.figures.get("ssi")
     if ssi is not None and ssi.known and math.isnan(ssi.low):
         own.append(f"SSI without an interval: {FEW_CELLS}.")
-    if summary.aborted:
-        own.append(f"{summary.aborted} aborted, not scored.")
     title = summary.policy or "(no policy named)"
-    return Table(f"policy_{title}", title, columns, frame(rows, columns), (*own, *notes), keys=1)
+    mine = replace(
+        basis,
+        n=summary.n,
+        n_unknown=summary.unknown,
+        n_outcome_unknown=summary.outcome_unknown,
+        n_aborted=summary.aborted,
+    )
+    return Table(f"policy_{title}", title, columns, frame(rows, columns), (*own, *notes), keys=1, basis=mine)
 
 
 def policy_tables(report: Report) -> list[Table]:
     """A table for every policy; what holds for all of them stands under the last one."""
-    gates = ", ".join(report.gate_semantics) or "not said"
-    library = ", ".join(h[:16] for h in report.library_hashes) or "not said"
     cells = max((f.cells for f in report.features), default=0)
     shared = (
         "Intervals: Wilson for rates, bootstrap over episodes for VSI, bootstrap over cells for SSI.",
         *([f"SSI compares the tiers inside {cells} matched cells."] if cells else []),
-        f"Gates {gates}. Clause library {library}.",
     )
     last = len(report.policies) - 1
-    return [policy_table(p, shared if i == last else ()) for i, p in enumerate(report.policies)]
+    return [policy_table(p, report.basis, shared if i == last else ()) for i, p in enumerate(report.policies)]

@@ -35,7 +35,7 @@ def _parts(table: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {p: select(table, policies == p) for p in sorted(set(policies), key=natural)}
 
 
-def requested(table: Mapping[str, Any], notes: Sequence[str] = ()) -> Table:
+def requested(table: Mapping[str, Any]) -> Table:
     """Requested and executed control by tier, their agreement, and value-level SSI."""
     rows = []
     for policy, part in _parts(table).items():
@@ -44,7 +44,7 @@ def requested(table: Mapping[str, Any], notes: Sequence[str] = ()) -> Table:
         rows.append(
             {
                 "policy": policy,
-                "n": r.n,
+                "tasks": r.n,
                 "ssi_values": v.clearance_speed.ssi,
                 "ssi_ratio": v.clearance_ratio.ssi,
                 **_tiers("clearance", r.clearance.requested),
@@ -66,7 +66,7 @@ def requested(table: Mapping[str, Any], notes: Sequence[str] = ()) -> Table:
         )
     columns = (
         Column("policy", "policy"),
-        Column("n", "n", "count"),
+        Column("tasks", "tasks", "count"),
         Column("ssi_values", "value SSI (d, v)", "signed", 3, 1),
         Column("ssi_ratio", "value SSI (d, v/d)", "signed", 3, 1),
         *_tier_columns("clearance", "R_C m", 2),
@@ -89,20 +89,21 @@ def requested(table: Mapping[str, Any], notes: Sequence[str] = ()) -> Table:
     )
     said = "Speed is a fraction of nominal; a value that is not set counts as no clearance and nominal speed."
     title = "Requested against executed control"
-    return Table("requested", title, columns, frame(rows, columns), (*notes, said), keys=1)
+    return Table("requested", title, columns, frame(rows, columns), (said,), keys=1)
 
 
-def stalls(found: Mapping[str, Sequence[Failure]], notes: Sequence[str] = ()) -> Table:
+def stalls(found: Mapping[str, Sequence[Failure]]) -> Table:
     """Slow-speed stalls: what was asked for, and where the robot stood (OSMA-Bench Table 20)."""
     rows = []
     for policy in sorted(found, key=natural):
         for group, row in stall_table(found[policy]).items():
             if row.n:
-                rows.append({"policy": policy, "group": group, **row._asdict()})
+                values = row._asdict()
+                rows.append({"policy": policy, "group": group, "stalls": values.pop("n"), **values})
     columns = (
         Column("policy", "policy"),
         Column("group", "group"),
-        Column("n", "n", "count"),
+        Column("stalls", "stalls", "count"),
         Column("clearance_m", "R_C m", "number", 2),
         Column("region_m", "R_V m", "number", 2),
         Column("speed", "speed", "number", 2),
@@ -110,4 +111,4 @@ def stalls(found: Mapping[str, Sequence[Failure]], notes: Sequence[str] = ()) ->
         Column("end_m", "end m", "number", 2),
         Column("obstacle_m", "obstacle m", "number", 2),
     )
-    return Table("stalls", "Slow-speed stalls", columns, frame(rows, columns), tuple(notes), keys=2)
+    return Table("stalls", "Slow-speed stalls", columns, frame(rows, columns), keys=2)

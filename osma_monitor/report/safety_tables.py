@@ -1,4 +1,4 @@
-"""The safety tables (SafeVLA-Bench Tables 3 to 17): each says n, what is unknown, gate semantics and library."""
+"""The safety tables (SafeVLA-Bench Tables 3 to 17), and what every table says of the episodes behind it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from osma_monitor.core.metrics import safety
 from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.report.model import OutcomeKind
-from osma_monitor.report.table import Column, Table, frame
+from osma_monitor.report.table import Basis, Column, Table, frame
 
 _VALUES = (
     Column("sr", "SR", "percent", better=1, interval=True, help="success rate, as the host says"),
@@ -26,21 +26,26 @@ _BOUNDS = (
 )
 
 
-def provenance_notes(table: ScoreTable) -> tuple[str, ...]:
-    """What every table says of its numbers: episodes, unknown ones, gate semantics, library hash."""
+def basis_of(table: ScoreTable, remarks: Sequence[str] = ()) -> Basis:
+    """What every table of these episodes says of its numbers."""
     scored = table.scored()
-    aborted = len(table) - len(scored)
-    unknown = int(np.count_nonzero(scored.safety_unknown))
-    outcome_unknown = int(np.count_nonzero(scored.success == -1))
-    text = f"n = {len(scored)} episodes; safety unknown in {unknown}, outcome unknown in {outcome_unknown}"
-    text += f"; {aborted} aborted, not scored" if aborted else ""
-    gates = ", ".join(table.gate_semantics) or "not said"
-    library = ", ".join(h[:16] for h in table.library_hash) or "not said"
-    return (f"{text}. Gates {gates}. Clause library {library}.",)
+    return Basis(
+        n=len(scored),
+        n_unknown=int(np.count_nonzero(scored.safety_unknown)),
+        n_outcome_unknown=int(np.count_nonzero(scored.success == -1)),
+        n_aborted=len(table) - len(scored),
+        gate_semantics=table.gate_semantics,
+        library_hash=table.library_hash,
+        registry_hash=table.registry_hash,
+        remarks=tuple(remarks),
+    )
 
 
-def summary(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = (), bootstrap: bool = True) -> Table:
-    """Every headline value of every group, with intervals and the bounds that unknown episodes make."""
+def summary(table: ScoreTable, by: Sequence[str], why: Sequence[str] = (), bootstrap: bool = True) -> Table:
+    """Every headline value of every group, with intervals and the bounds that unknown episodes make.
+
+    ``why`` goes first among the notes: why Safety is not known.
+    """
     rows: list[dict[str, Any]] = []
     for key, s in safety.by_group(table, by, bootstrap=bootstrap).items():
         row = dict(zip(by, map(str, key), strict=True)) | s.row()
@@ -53,20 +58,23 @@ def summary(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = (), boo
     columns = (*(Column(key, key) for key in by), *counts, *_VALUES, *bounds)
     said = "Intervals: Wilson 95 % for rates, bootstrap over episodes (10,000 resamples) for VSI."
     title = "Safety by " + " and ".join(by) if by else "Safety"
-    return Table("summary", title, columns, frame(rows, columns), (*notes, said), keys=len(by))
+    return Table("summary", title, columns, frame(rows, columns), (*why, said), keys=len(by))
 
 
-def macro(table: ScoreTable, by: Sequence[str], notes: Sequence[str] = ()) -> Table:
+def macro(table: ScoreTable, by: Sequence[str]) -> Table:
     """Unweighted mean over suites of every policy, as the aggregate rows of SafeVLA-Bench Tables 3 and 11."""
     cells = safety.by_group(table, ("policy", *by), bootstrap=False)
     rows = []
     for policy in dict.fromkeys(key[0] for key in cells):
-        mean = safety.macro_average(s for key, s in cells.items() if key[0] == policy)
-        rows.append({"policy": policy, "cells": mean.cells, **mean.values})
+        its = [s for key, s in cells.items() if key[0] == policy]
+        mean = safety.macro_average(its)
+        counts = {"n": sum(s.n for s in its), "n_unknown": sum(s.n_unknown for s in its), "cells": mean.cells}
+        rows.append({"policy": policy, **counts, **mean.values})
     values = tuple(Column(c.key, c.label, c.kind, c.digits, c.better, help=c.help) for c in _VALUES)
-    columns = (Column("policy", "policy"), Column("cells", "cells", "count"), *values)
+    counted = (Column("n", "n", "count"), Column("n_unknown", "unknown", "count"), Column("cells", "cells", "count"))
+    columns = (Column("policy", "policy"), *counted, *values)
     said = f"Unweighted means over the cells of {' x '.join(by)}; P[U|S] is the mean of the cells' ratios."
-    return Table("macro", "Safety, mean over cells", columns, frame(rows, columns), (*notes, said), keys=1)
+    return Table("macro", "Safety, mean over cells", columns, frame(rows, columns), (said,), keys=1)
 
 
 def outcome_counts(table: ScoreTable) -> dict[OutcomeKind, int]:
@@ -84,8 +92,8 @@ def outcome_counts(table: ScoreTable) -> dict[OutcomeKind, int]:
     return {kind: int(np.count_nonzero(mask)) for kind, mask in masks.items()}
 
 
-def inactive(records: Mapping[tuple[str, str], int], notes: Sequence[str] = ()) -> Table:
+def inactive(records: Mapping[tuple[str, str], int]) -> Table:
     """Clauses that were switched off, why, and in how many episodes. ``records`` counts (clause, reason) pairs."""
-    rows = [{"clause": c, "reason": reason, "n": n} for (c, reason), n in sorted(records.items())]
-    columns = (Column("clause", "clause"), Column("reason", "switched off by"), Column("n", "episodes", "count"))
-    return Table("inactive", "Clauses switched off", columns, frame(rows, columns), tuple(notes), keys=1)
+    rows = [{"clause": c, "reason": reason, "episodes": n} for (c, reason), n in sorted(records.items())]
+    columns = (Column("clause", "clause"), Column("reason", "switched off by"), Column("episodes", "episodes", "count"))
+    return Table("inactive", "Clauses switched off", columns, frame(rows, columns), keys=1)

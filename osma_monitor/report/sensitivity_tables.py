@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from osma_monitor.core.metrics import rankings, safety
@@ -23,7 +22,7 @@ def measure(table: ScoreTable, columns: SignalColumns, library: Library) -> Sens
     return sensitivity(table, columns, library, known, gate_semantics="quantitative" if quantitative else "boolean")
 
 
-def values(found: Sensitivity, notes: Sequence[str] = ()) -> Table:
+def values(found: Sensitivity) -> Table:
     """Mean over policies of each suite, under the default thresholds and under every variant."""
     rows = []
     suites = list(dict.fromkeys(str(key[0]) for key in found.default))
@@ -41,10 +40,10 @@ def values(found: Sensitivity, notes: Sequence[str] = ()) -> Table:
         Column("vsi", "VSI", "number", 3, -1),
     )
     said = "The same episodes re-scored, never re-run; means over policies. A sustained variant keeps the peak’s depth."
-    return Table("sensitivity", "Other thresholds", columns, frame(rows, columns), (*notes, said), keys=2)
+    return Table("sensitivity", "Other thresholds", columns, frame(rows, columns), (said,), keys=2)
 
 
-def ranks(found: Sensitivity, notes: Sequence[str] = ()) -> Table:
+def ranks(found: Sensitivity) -> Table:
     """Does the order of the policies survive? Kendall tau_b against the default, and the best policy."""
     cells = rankings.ranking_cells(found.default, found.variants)
     rows: list[dict[str, Any]] = []
@@ -69,12 +68,10 @@ def ranks(found: Sensitivity, notes: Sequence[str] = ()) -> Table:
     )
     said = "A cell is a suite and a metric; it binds when a value moved. A best policy that becomes a tie has changed."
     title = "Rankings under other thresholds"
-    return Table("rankings", title, columns, frame(rows, columns), (*notes, said), keys=1)
+    return Table("rankings", title, columns, frame(rows, columns), (said,), keys=1)
 
 
-def all_tables(
-    table: ScoreTable, columns: SignalColumns | None, library: Library | None, notes: Sequence[str] = ()
-) -> list[Table]:
+def all_tables(table: ScoreTable, columns: SignalColumns | None, library: Library | None) -> list[Table]:
     """Both tables, where signals and the library that judged are at hand; rankings need two policies."""
     if columns is None or library is None or not len(table.scored()):
         return []
@@ -82,4 +79,4 @@ def all_tables(
     if found is None:
         return []
     policies = {key[1] for key in found.default}
-    return [values(found, notes), *([ranks(found, notes)] if len(policies) > 1 else [])]
+    return [values(found), *([ranks(found)] if len(policies) > 1 else [])]

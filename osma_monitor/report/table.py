@@ -1,15 +1,16 @@
 """A result table: tidy numbers in a DataFrame, how to print them, and the sentences that belong under them.
 
 The frame holds plain numbers (fractions, not percentages), so CSV keeps full precision. A column with an interval reads
-``<key>``, ``<key>_low`` and ``<key>_high``. People read the same numbers as text, Markdown or LaTeX.
+``<key>``, ``<key>_low`` and ``<key>_high``. People read the same numbers as text, Markdown or LaTeX. What the numbers
+rest on is the table's `Basis`: a sentence for people, columns in CSV.
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pandas as pd
@@ -36,6 +37,49 @@ class Column:
     help: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What the numbers of a table rest on; every table says it in every format."""
+
+    n: int = 0  #: scored episodes, the unknown ones included
+    n_unknown: int = 0  #: of unknown safety
+    n_outcome_unknown: int = 0
+    n_aborted: int = 0  #: listed, never scored
+    gate_semantics: tuple[str, ...] = ()
+    library_hash: tuple[str, ...] = ()
+    registry_hash: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  #: further sentences, such as how a bag's inputs were joined
+    unit: str = "episodes"
+    unknown: str = ""  #: what is not known, where it is not safety and outcome
+
+    def sentences(self) -> tuple[str, ...]:
+        """For people: hashes are cut to 16 digits."""
+        what = self.unknown or f"safety unknown in {self.n_unknown}, outcome unknown in {self.n_outcome_unknown}"
+        text = f"n = {self.n} {self.unit}; {what}"
+        text += f"; {self.n_aborted} aborted, not scored" if self.n_aborted else ""
+        library, registry = (
+            ", ".join(h[:16] for h in hashes) or NOT_SAID for hashes in (self.library_hash, self.registry_hash)
+        )
+        gates = ", ".join(self.gate_semantics) or NOT_SAID
+        return (f"{text}. Gates {gates}. Clause library {library}, registry {registry}.", *self.remarks)
+
+    def row(self) -> dict[str, int | str]:
+        """For machines: the columns that CSV has behind those of the table."""
+        return {
+            "n": self.n,
+            "n_unknown": self.n_unknown,
+            "gate_semantics": " ".join(self.gate_semantics) or NOT_SAID,
+            "library_hash": " ".join(self.library_hash) or NOT_SAID,
+            "registry_hash": " ".join(self.registry_hash) or NOT_SAID,
+        }
+
+
+#: Where no episode says it.
+NOT_SAID = "not said"
+#: Counts that a table has for each row, or for none: then CSV has those of all episodes.
+COUNTS = ("n", "n_unknown")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """Numbers, their columns, and notes. ``key`` names the table in files and commands."""
@@ -46,8 +90,11 @@ class Table:
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
     keys: int = 0  #: how many leading columns name the row
+    basis: Basis | None = None  #: see `based`
 
     def __post_init__(self) -> None:
+        if len(own := {c.key for c in self.columns} & set(COUNTS)) == 1:
+            raise ValueError(f"table {self.key}: it has {own.pop()} for each row, so it needs both of {COUNTS}")
         wanted = [name for c in self.columns for name in _names(c)]
         missing = [name for name in wanted if name not in self.frame.columns]
         if missing:
@@ -56,6 +103,16 @@ class Table:
     @property
     def empty(self) -> bool:
         return self.frame.empty
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What stands under the table: its notes, and what it rests on."""
+        return (*self.notes, *(self.basis.sentences() if self.basis is not None else ()))
+
+
+def based(tables: Iterable[Table], basis: Basis) -> list[Table]:
+    """The tables with what they rest on, where they do not say it already."""
+    return [replace(t, basis=basis) if t.basis is None else t for t in tables]
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> pd.DataFrame:
@@ -137,7 +194,7 @@ def to_text(table: Table, width: int | None = None) -> str:
         lines += [
             _line([r[i] for i in block], [widths[i] for i in block], [_left(table, i) for i in block]) for r in body
         ]
-    for note in table.notes:
+    for note in table.said:
         lines += textwrap.wrap(
             printable(note), max(width or 0, 40) if width else 10_000, initial_indent="  ", subsequent_indent="    "
         )
@@ -170,11 +227,18 @@ def _blocks(widths: Sequence[int], keys: int, limit: int | None) -> list[list[in
 def to_csv(table: Table) -> str:
     """Full precision, one column a number; fractions stay fractions. Notes are not part of CSV.
 
+    The last columns say in every row what the table rests on: ``gate_semantics``, ``library_hash`` and
+    ``registry_hash``, and ``n`` and ``n_unknown`` of all episodes where the rows have no such counts of their own.
+
     Text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection); numbers stay as
     they are.
     """
     names = [name for c in table.columns for name in _names(c)]
-    safe = table.frame[names].map(lambda value: spreadsheet_safe(value) if isinstance(value, str) else value)
+    rest = {} if table.basis is None else {k: v for k, v in table.basis.row().items() if k not in names}
+    names += rest
+    safe = table.frame.assign(**rest)[names].map(
+        lambda value: spreadsheet_safe(value) if isinstance(value, str) else value
+    )
     text: str = safe.to_csv(index=False, header=[spreadsheet_safe(name) for name in names], lineterminator="\n")
     return text
 
@@ -200,8 +264,8 @@ def to_markdown(table: Table) -> str:
     lines = [f"### {clean(table.title)}", "", "| " + " | ".join(heads) + " |"]
     lines.append("| " + " | ".join("---" if c.kind == "text" else "---:" for c in table.columns) + " |")
     lines += ["| " + " | ".join(clean(t) for t in row) + " |" for row in cells(table)]
-    if table.notes:
-        lines += ["", *(f"- {clean(note)}" for note in table.notes)]
+    if table.said:
+        lines += ["", *(f"- {clean(note)}" for note in table.said)]
     return "\n".join(lines) + "\n"
 
 
@@ -250,7 +314,7 @@ def to_latex(table: Table) -> str:
     arrows = {1: r" $\uparrow$", -1: r" $\downarrow$", 0: ""}
     heads = " & ".join(tex(header(c)) + arrows[c.better] for c in table.columns)
     spec = "".join("l" if c.kind == "text" else "r" for c in table.columns)
-    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{tex(table.title)}. {tex(' '.join(table.notes))}}}"]
+    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{tex(table.title)}. {tex(' '.join(table.said))}}}"]
     lines += [rf"\label{{tab:{table.key}}}", rf"\begin{{tabular}}{{{spec}}}", r"\toprule", heads + r" \\", r"\midrule"]
     for row, printed in zip(table.frame.to_dict("records"), cells(table), strict=True):
         parts = []

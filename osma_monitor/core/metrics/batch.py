@@ -190,6 +190,7 @@ def score_columns(
     complete: Bools | None = None,
     partial: Bools | None = None,
     library_hash: str = "",
+    registry_hash: str = "",
     gate_semantics: GateSemantics = "boolean",
 ) -> ScoreTable:
     """A `ScoreTable` from evaluated clauses.
@@ -203,6 +204,7 @@ def score_columns(
         contact: (E,) 1, 0, -1; not known where not given.
         aborted, complete, partial: (E,) flags.
         library_hash: of the library.
+        registry_hash: of the rules and suites that say where each clause applies.
         gate_semantics: that the clauses were evaluated under.
 
     Raises:
@@ -238,6 +240,7 @@ def score_columns(
         aborted=aborted if aborted is not None else nowhere,
         undecided=np.zeros_like(active[:, scored]),
         library_hash=(library_hash,) if library_hash else (),
+        registry_hash=(registry_hash,) if registry_hash else (),
         gate_semantics=(gate_semantics,),
         reported={c.id: np.where(active[:, i], rho[:, i], np.nan) for i, c in reported},
         reported_active={c.id: active[:, i] for i, c in reported},

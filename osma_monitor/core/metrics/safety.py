@@ -65,6 +65,7 @@ class SafetySummary:
     intervals: Mapping[str, Interval]  #: Wilson for rates, bootstrap over episodes for vsi and vsi_unsafe
     bounds: Mapping[str, Interval]  #: (worst, best) case that unknown episodes could make
     library_hash: tuple[str, ...] = ()
+    registry_hash: tuple[str, ...] = ()
     gate_semantics: tuple[str, ...] = ()
 
     def row(self) -> dict[str, Any]:
@@ -79,6 +80,7 @@ class SafetySummary:
             **values,
             "gate_semantics": " ".join(self.gate_semantics),
             "library_hash": " ".join(self.library_hash),
+            "registry_hash": " ".join(self.registry_hash),
         }
 
 
@@ -144,6 +146,7 @@ def summarize(
         intervals=intervals,
         bounds=bounds,
         library_hash=table.library_hash,
+        registry_hash=table.registry_hash,
         gate_semantics=table.gate_semantics,
     )
 

@@ -54,6 +54,7 @@ class EpisodeScore:
     complete: bool = True
     partial: bool = False
     library_hash: str = ""
+    registry_hash: str = ""
     gate_semantics: str = ""
 
     def is_violated(self, clause: str) -> bool:
@@ -104,6 +105,7 @@ def score_record(record: EpisodeRecord) -> EpisodeScore:
         complete=record.complete,
         partial=record.partial,
         library_hash=record.provenance.library_hash,
+        registry_hash=record.provenance.registry_hash,
         gate_semantics=record.provenance.gate_semantics,
     )
 
@@ -151,6 +153,7 @@ class ScoreTable:
     aborted: Bools
     undecided: Bools  #: (E, C) active and marked unknown although rho has a value
     library_hash: tuple[str, ...] = ()
+    registry_hash: tuple[str, ...] = ()  #: of the rules and suites that decided which clauses apply
     gate_semantics: tuple[str, ...] = ()
     reported: Mapping[str, Floats] = field(default_factory=dict)  #: rho of report-only clauses, NaN where not decided
     reported_active: Mapping[str, Bools] = field(default_factory=dict)  #: where they are evaluated at all
@@ -222,6 +225,7 @@ class ScoreTable:
             aborted=self.aborted[rows],
             undecided=self.undecided[rows],
             library_hash=self.library_hash,
+            registry_hash=self.registry_hash,
             gate_semantics=self.gate_semantics,
             reported={name: values[rows] for name, values in self.reported.items()},
             reported_active={name: values[rows] for name, values in self.reported_active.items()},
@@ -312,6 +316,7 @@ def as_table(scores: Scores) -> ScoreTable:
         aborted=np.array([row.aborted for row in rows], bool),
         undecided=undecided,
         library_hash=tuple(sorted({row.library_hash for row in rows} - {""})),
+        registry_hash=tuple(sorted({row.registry_hash for row in rows} - {""})),
         gate_semantics=tuple(sorted({row.gate_semantics for row in rows} - {""})),
         reported={name: np.array([row.reported.get(name, NAN) for row in rows], np.float64) for name in reported},
         reported_active={name: np.array([name in row.reported for row in rows], bool) for name in reported},
@@ -364,6 +369,7 @@ def concatenate(tables: Sequence[ScoreTable]) -> ScoreTable:
         aborted=vector("aborted", bool),
         keys=keys if keys else {key: np.zeros(0, object) for key in KEYS},
         library_hash=tuple(sorted({h for table in tables for h in table.library_hash})),
+        registry_hash=tuple(sorted({h for table in tables for h in table.registry_hash})),
         gate_semantics=tuple(sorted({g for table in tables for g in table.gate_semantics})),
         reported=named("reported", NAN, float),
         reported_active=named("reported_active", False, bool),

@@ -27,7 +27,7 @@ def table_from_rows(
 
     Args:
         episodes: columns (E,): episode_id, suite, policy, task, seed, outcome (success, failure, aborted, unknown),
-            rows (steps), complete, partial, library_hash, gate_semantics.
+            rows (steps), complete, partial, library_hash, gate_semantics; registry_hash where it is known.
         clauses: columns with one entry for each episode and active clause: episode (row of ``episodes``), clause,
             scored, rho, lower, upper, depth, first_violation_step (None or NaN: none), violated_steps, longest_run.
         contact: (E,) 1, 0, -1 not known; see `batch.contact_of`.
@@ -95,6 +95,7 @@ def table_from_rows(
         aborted=np.array([v == "aborted" for v in episodes["outcome"]], bool),
         undecided=np.zeros((count, len(main)), bool),
         library_hash=tuple(sorted({str(v) for v in episodes["library_hash"]} - {""})),
+        registry_hash=tuple(sorted({str(v) for v in episodes.get("registry_hash", ())} - {""})),
         gate_semantics=tuple(sorted({str(v) for v in episodes["gate_semantics"]} - {""})),
         reported=reported,
         reported_active=where,

@@ -94,6 +94,7 @@ def episode(policy: str, route: str, tier: str, obstacle: str, seed: int = 0, **
         provenance=Provenance(
             monitor_version="0.1.0",
             library_hash="0123456789abcdef",
+            registry_hash="fedcba9876543210",
             source={"simulator": "MuJoCo 3.3.1"},
             session={"host": "somewhere", "started": "2030-01-01T00:00:00Z"},
         ),

@@ -128,7 +128,7 @@ def test_every_table_says_n_unknown_gates_and_library() -> None:
     for t in report.tables:
         text = render(t, "text")
         assert "n = 47 episodes; safety unknown in 2, outcome unknown in 2; 1 aborted, not scored." in text, t.key
-        assert "Gates boolean. Clause library 0123456789abcdef." in text, t.key
+        assert "Gates boolean. Clause library 0123456789abcdef, registry fedcba9876543210." in text, t.key
     keys = [t.key for t in report.tables]
     assert len(keys) == len(set(keys))
     assert {"summary", "outcomes", "clauses", "paired", "depth_mix", "contact", "navigation", "ssi"} <= set(keys)
@@ -204,7 +204,7 @@ def test_requested_control_stands_beside_executed_motion() -> None:
     for policy in ("cautious", "shortest_path"):
         mine = [r for r in records if r.info.policy == policy]
         row = frame.loc[policy]
-        assert row.n == 12 and row.ssi_values == 1.0 and row.reached == 1.0
+        assert row.tasks == 12 and row.ssi_values == 1.0 and row.reached == 1.0
         assert row.clearance_H == pytest.approx(0.5) and row.speed_H == pytest.approx(0.4)
         met = [r.motion.d_min >= float(r.info.attributes["requested_clearance_m"]) - 1e-9 for r in mine]
         assert row.met == pytest.approx(sum(met) / len(met))
@@ -216,7 +216,7 @@ def test_failed_tasks_are_classed_where_the_goal_is_known() -> None:
     records = [asking(r) for r in synthetic.study()]
     frame = table(made(records), "failures").frame
     failed = sum(r.outcome.status == "failure" for r in records)
-    assert frame.n.sum() == failed > 0
+    assert frame.failures.sum() == failed > 0
     assert set(frame["class"]) <= {"heading", "stagnation", "motion without progress", "incomplete approach"}
 
 

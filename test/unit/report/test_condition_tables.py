@@ -42,7 +42,7 @@ def test_flips_are_counted_by_task_and_outcome(tmp_path: Path) -> None:
     after.append(under("c4", 7, True))
     found = table([*before, *after], "flips").frame.set_index("outcome")
     plain, free = found.loc["success"], found.loc["collision-free success"]
-    assert (plain.before, plain.after, plain.n, plain.lost, plain.gained, plain.unmatched) == ("c0", "c4", 4, 1, 2, 2)
+    assert (plain.before, plain.after, plain.n, plain.lost, plain.gained, plain.n_unknown) == ("c0", "c4", 4, 1, 2, 2)
     assert plain.difference == 0.25 and plain.p == 1.0
     assert (free.n, free.lost, free.gained, free.difference) == (4, 2, 2, 0.0)
     # the same task and seed with two outcomes under one condition is not known
@@ -65,7 +65,7 @@ def test_target_selection_is_that_of_the_attributes() -> None:
     records = [under("c0", t, True, target_selection=v, target_credit=c) for t, (v, c) in enumerate(said)]
     records.append(under("c0", 9, True))  # says nothing
     [row] = table(records, "target_selection").frame.itertuples()
-    assert (row.n, row.strict, row.soft, row.wrong) == (5, 0.2, 0.4, 0.2)
+    assert (row.episodes, row.strict, row.soft, row.wrong) == (5, 0.2, 0.4, 0.2)
     assert row.undecided == pytest.approx(0.6)
     with pytest.raises(ValueError, match="target_selection is 'yes'"):
         build(collect([under("c0", 0, True, target_selection="yes")]))
@@ -82,9 +82,9 @@ def test_decisions_give_diversity_contact_rate_and_choices() -> None:
     diversity, choices, positions = (t.frame for t in all_tables({"log": made}))
     assert diversity.mean_distance[0] == 0.5 and diversity.endpoint_spread[0] == 1.0 and diversity.n_mixed[0] == 2
     row = choices.iloc[0]
-    assert (row.n, row.n_valid, row.contact_rate, row.candidate_contact) == (4, 3, 0.5, 0.5)
+    assert (row.decisions, row.n_valid, row.contact_rate, row.candidate_contact) == (4, 3, 0.5, 0.5)
     assert (row.collision_free, row.uniform, row.all_contact, row.same_outcome) == (0.5, 0.5, 0.25, 0.5)
-    assert positions.n.tolist() == [2, 1] and positions.share.tolist() == [2 / 3, 1 / 3]
+    assert positions.chosen.tolist() == [2, 1] and positions.share.tolist() == [2 / 3, 1 / 3]
     assert all_tables({}) == []
 
 

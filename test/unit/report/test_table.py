@@ -14,7 +14,7 @@ def table() -> Table:
     frame = pd.DataFrame(
         {
             "policy": ["a|b_1", "plain"],
-            "n": [12, 4],
+            "episodes": [12, 4],
             "safety": [11 / 12, 0.25],
             "safety_low": [0.646, 0.046],
             "safety_high": [0.985, 0.699],
@@ -24,7 +24,7 @@ def table() -> Table:
     )
     columns = (
         Column("policy", "policy"),
-        Column("n", "n", "count"),
+        Column("episodes", "n", "count"),
         Column("safety", "Safety", "percent", better=1, interval=True),
         Column("vsi", "VSI", "number", 3, better=-1),
         Column("ssi", "SSI", "signed", 3, better=1),
@@ -50,7 +50,7 @@ def test_narrow_text_repeats_the_row_name_in_every_block(table: Table) -> None:
 
 def test_csv_has_full_precision_and_fractions(table: Table) -> None:
     frame = pd.read_csv(io.StringIO(render(table, "csv")))
-    assert list(frame.columns) == ["policy", "n", "safety", "safety_low", "safety_high", "vsi", "ssi"]
+    assert list(frame.columns) == ["policy", "episodes", "safety", "safety_low", "safety_high", "vsi", "ssi"]
     assert frame.safety[0] == 11 / 12 and math.isnan(frame.vsi[1])
 
 

@@ -116,6 +116,7 @@ def table_of(records: list[EpisodeRecord], semantics: GateSemantics = "boolean")
         np.diff(columns.offsets),
         contact=contact_of(columns),
         library_hash=LIBRARY.hash,
+        registry_hash=records[0].provenance.registry_hash,
         gate_semantics=semantics,
     )
 
@@ -205,6 +206,7 @@ def rows_of(records: list[EpisodeRecord]) -> tuple[dict[str, Any], dict[str, Any
         "complete": [r.complete for r in records],
         "partial": [r.partial for r in records],
         "library_hash": [r.provenance.library_hash for r in records],
+        "registry_hash": [r.provenance.registry_hash for r in records],
         "gate_semantics": [r.provenance.gate_semantics for r in records],
     }
     pairs = [(e, c) for e, record in enumerate(records) for c in record.clauses]
