@@ -39,6 +39,7 @@ class InputSpec:
     frame: str = ""  #: frame of the values where the header does not say
     role: str = "bystander"  #: role of objects that come without one (pose and detection topics)
     category: str = ""  #: category of such objects
+    deadline: float = 0.0  #: s in which the next message is due; 0: what the node's parameter says
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class ForceSensor:
     payload_mass: float = 0.0  #: kg behind the sensor, its weight is taken off
     payload_com: tuple[float, float, float] = (0.0, 0.0, 0.0)  #: m, in the sensor frame
     age_limit: float = 0.2  #: s
+    deadline: float = 0.0  #: s in which the next message is due; 0: what the node's parameter says
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,11 +61,19 @@ class InputReport:
     messages: int
     age: float | None  #: s since the last message; None: none yet
     note: str = ""
-    problem: str = ""
+    problem: str = ""  #: why nothing is received
+    warning: str = ""  #: what is asked of the publishers and not offered
+    deadline: float = 0.0  #: s in which the next message is due; 0: none
+    missed: int = 0  #: deadlines that passed without a message
 
 
-def inputs(reports: Iterable[InputReport], stale_after: float) -> Concern:
-    """Publishers, ages and quality of service of the inputs."""
+def inputs(
+    reports: Iterable[InputReport], stale_after: float, missed_before: Mapping[str, int] | None = None
+) -> Concern:
+    """Publishers, ages and quality of service of the inputs.
+
+    ``missed_before``: deadlines by topic that had passed at the last report; what is fresh is a warning.
+    """
     concern = Concern("inputs")
     for r in reports:
         if r.problem:
@@ -74,6 +82,13 @@ def inputs(reports: Iterable[InputReport], stale_after: float) -> Concern:
             concern.raise_to(ERROR, f"{r.topic}: no publisher")
         elif r.expected and (r.age is None or r.age > stale_after):
             concern.raise_to(WARN, f"{r.topic}: " + ("no message" if r.age is None else f"silent for {r.age:.1f} s"))
+        if r.warning:
+            concern.raise_to(WARN, f"{r.topic}: {r.warning}")
+        fresh = r.missed - (missed_before or {}).get(r.topic, 0)
+        if fresh > 0:
+            concern.raise_to(WARN, f"{r.topic}: deadline of {r.deadline:g} s missed {fresh} times")
+        if r.deadline:
+            concern.values[f"{r.topic} deadlines missed"] = str(r.missed)
         age = "never" if r.age is None else f"{r.age:.2f} s ago"
         text = f"{r.publishers} publishers, {r.messages} messages, last {age}"
         concern.values[f"{r.topic} ({r.part})"] = f"{text}, {r.note}" if r.note else text

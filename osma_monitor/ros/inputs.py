@@ -17,7 +17,6 @@ from typing import Any
 from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
-from rclpy.qos import ReliabilityPolicy
 from sensor_msgs.msg import JointState
 
 from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step
@@ -26,6 +25,7 @@ from osma_monitor.core.signals.raw import PARTS, RawFrame
 from osma_monitor.msg import Contacts, EpisodeEvent, GripperState, ObjectStates
 from osma_monitor.ros import conversions, topics
 from osma_monitor.ros.diagnostics import InputReport
+from osma_monitor.ros.quality import DeadlineWatch, Reading, choose, first_reading
 from osma_monitor.ros.text import printable
 
 SECOND = 1_000_000_000
@@ -50,6 +50,7 @@ class TopicInput:
     topic: str
     kind: type  #: message type
     values: Callable[[Any], Iterable[tuple[str, Any]]]
+    deadline: float = 0.0  #: s, in place of the receiver's; 0: the receiver's
 
 
 def default_inputs() -> tuple[TopicInput, ...]:
@@ -77,6 +78,7 @@ class ReceiverConfig:
     clock_limit_ns: int = 0
     reliability: str = "auto"  #: auto, reliable or best_effort
     depth: int = topics.DEPTH
+    deadline: float = 0.0  #: s in which each input's next message is due; 0: none
     max_waiting: int = 2048  #: values kept while no START is known
     max_elements: int = 20_000  #: of an array in a message
     max_text: int = 4096  #: characters of a text in a message
@@ -150,8 +152,11 @@ class FrameReceiver:
         self._inputs = {i.topic: i for i in self.config.inputs}
         self._subscriptions: dict[str, Any] = {}
         self.qos_notes: dict[str, str] = {}
+        self.qos_warnings: dict[str, str] = {}
+        self.deadlines = DeadlineWatch()
+        self._readings: dict[str, Reading] = {}
         for item in self.config.inputs:
-            self._subscribe(item, best_effort=self.config.reliability == "best_effort")
+            self._subscribe(item, first_reading(self.config.reliability, self._deadline_ns(item)))
         self._event_subscription = node.create_subscription(
             EpisodeEvent, topics.EPISODE, self._event, topics.latched(topics.EVENT_READ_DEPTH)
         )
@@ -172,15 +177,26 @@ class FrameReceiver:
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
-    def _subscribe(self, item: TopicInput, best_effort: bool) -> None:
+    def _deadline_ns(self, item: TopicInput) -> int:
+        return round((item.deadline or self.config.deadline) * SECOND)
+
+    def _subscribe(self, item: TopicInput, reading: Reading) -> None:
+        period = self._deadline_ns(item) / SECOND
+
         def on_message(message: Any) -> None:
+            self._value(item, message)
+
+        def on_timed_message(message: Any) -> None:
+            self.deadlines.heard(item.topic, period, time.monotonic())
             self._value(item, message)
 
         old = self._subscriptions.pop(item.topic, None)
         if old is not None:
             self._node.destroy_subscription(old)
-        qos = topics.best_effort(self.config.depth) if best_effort else topics.reliable(self.config.depth)
-        self._subscriptions[item.topic] = self._node.create_subscription(item.kind, item.topic, on_message, qos)
+        self._readings[item.topic] = reading
+        self._subscriptions[item.topic] = self._node.create_subscription(
+            item.kind, item.topic, on_timed_message if period else on_message, reading.profile(self.config.depth)
+        )
 
     def check_publishers(self) -> dict[str, str]:
         """Looks at who publishes the inputs and adapts to them (``reliability: auto``). Returns problems by topic.
@@ -190,14 +206,14 @@ class FrameReceiver:
         problems: dict[str, str] = {}
         for topic, item in self._inputs.items():
             offered = self._node.get_publishers_info_by_topic(topic)
-            weak = sorted({p.node_name for p in offered if p.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT})
-            reading = self._subscriptions[topic].qos_profile.reliability
-            if weak and reading == ReliabilityPolicy.RELIABLE:
-                if self.config.reliability == "auto":
-                    self._subscribe(item, best_effort=True)
-                    self.qos_notes[topic] = f"read best effort, as {', '.join(weak)} publishes it"
-                else:
-                    problems[topic] = f"incompatible QoS: {', '.join(weak)} publishes best effort, read reliable"
+            choice = choose(self.config.reliability, self._deadline_ns(item), self._readings[topic], offered)
+            if choice.reading != self._readings[topic]:
+                self._subscribe(item, choice.reading)
+            if choice.note:
+                self.qos_notes[topic] = choice.note
+            self.qos_warnings[topic] = choice.warning
+            if choice.problem:
+                problems[topic] = choice.problem
             expected = f"{item.kind.__module__.split('.')[0]}/msg/{item.kind.__name__}"
             foreign = sorted({p.topic_type for p in offered if p.topic_type != expected})
             if foreign:
@@ -396,6 +412,7 @@ class FrameReceiver:
     def reports(self, problems: Mapping[str, str]) -> list[InputReport]:
         """What is known of each input, for the diagnostics."""
         now = time.monotonic()
+        self.deadlines.look(now)
         publishers = self.publisher_counts()
         return [
             InputReport(
@@ -407,6 +424,9 @@ class FrameReceiver:
                 now - self.last_received[topic] if topic in self.last_received else None,
                 self.qos_notes.get(topic, ""),
                 problems.get(topic, ""),
+                self.qos_warnings.get(topic, ""),
+                self._deadline_ns(item) / SECOND,
+                self.deadlines.missed[topic],
             )
             for topic, item in self._inputs.items()
         ]

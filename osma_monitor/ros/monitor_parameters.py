@@ -61,6 +61,15 @@ PARAMETERS = (
     ),
     Parameter("depth", int, DEPTH, "Messages of one input that may wait to be read.", 1, 100_000),
     Parameter(
+        "deadline",
+        float,
+        0.0,
+        "s within which each input's next message is due (QoS deadline, counted when missed), where the robot file "
+        "does not say it; 0: none.",
+        0.0,
+        3600.0,
+    ),
+    Parameter(
         "max_elements", int, 20_000, "Elements that an array of a message may have; larger ones are refused.", 1, 10**7
     ),
     Parameter(

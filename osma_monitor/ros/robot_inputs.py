@@ -151,7 +151,7 @@ class RobotInputs:
                 value = _with_roles(value, spec)
             yield spec.topic, self._in_robot_frame(value, message, spec.frame, spec.topic)
 
-        return TopicInput(spec.part, spec.topic, message_type(type_name), values)
+        return TopicInput(spec.part, spec.topic, message_type(type_name), values, spec.deadline)
 
     def _in_robot_frame(self, value: Any, message: Any, named: str, topic: str) -> Any:
         """Poses and forces in the robot file's one frame; poses in a frame that is not known are unknown."""
@@ -189,7 +189,7 @@ class RobotInputs:
             pair = ((sensor.body,), (ENVIRONMENT,), (sensor.role,), (sensor.against,))
             yield sensor.topic, Contacts(*pair, force.reshape(1, 3))
 
-        return TopicInput("contacts", sensor.topic, WrenchStamped, values)
+        return TopicInput("contacts", sensor.topic, WrenchStamped, values, sensor.deadline)
 
     # -- tare ----------------------------------------------------------------------------------------------------
 

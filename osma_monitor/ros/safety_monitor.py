@@ -73,6 +73,7 @@ class SafetyMonitor(LifecycleNode):
         self._last_status: ClauseStatus | None = None
         self._last_frame_wall = self._last_state_wall = time.monotonic()
         self._reported: Counter[str] = Counter()
+        self._missed: dict[str, int] = {}  #: deadlines by topic that had passed at the last report
         self._problems: dict[str, str] = {}
         self._cannot_judge = ""
         self._said_off: dict[str, str] = {}
@@ -146,6 +147,7 @@ class SafetyMonitor(LifecycleNode):
         self.receiver = FrameReceiver(
             self, self._guarded(self._on_step), self._receiver_config(), self._on_repeat, self._segmenter
         )
+        self._reported, self._missed = Counter(), {}  # a new receiver counts anew
         if self._robot_inputs is not None:
             self._robot_inputs.listen()
         self._operator = Operator(self, self)
@@ -227,6 +229,7 @@ class SafetyMonitor(LifecycleNode):
             clock_limit_ns=round(v.clock_limit * second),
             reliability=v.reliability,
             depth=v.depth,
+            deadline=v.deadline,
             max_elements=v.max_elements,
             max_text=v.max_text,
         )
@@ -491,13 +494,15 @@ class SafetyMonitor(LifecycleNode):
             return
         problems = receiver.check_publishers()
         counts = receiver.all_counts()
+        reports = receiver.reports(problems)
         concerns = [
-            diagnostics.inputs(receiver.reports(problems), self.values.stale_after),
+            diagnostics.inputs(reports, self.values.stale_after, self._missed),
             diagnostics.frames(counts, self._reported, receiver.frames, receiver.rate()),
             diagnostics.episode_log(str(tracker.folder or ""), tracker.disk_error, tracker.counts),
             diagnostics.verdict(self.latch, self._cannot_judge, tracker.info, tracker.monitor),
         ]
         self._reported = Counter(counts)
+        self._missed = {r.topic: r.missed for r in reports}
         stamp = self.get_clock().now().nanoseconds
         self._diagnostics.publish(diagnostics.to_message(self.get_fully_qualified_name().strip("/"), stamp, concerns))
 

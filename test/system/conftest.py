@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,11 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # driving.py can be imported by its plain name
+
+if importlib.util.find_spec("rclpy"):
+    from driving import arm, base, watched  # noqa: F401
+
 MODULES = {
     "mujoco_bridge": "sim_bridge.bridge_node",
     "policy": "sim_bridge.policy_node",
