@@ -36,6 +36,7 @@ BASE_FORCE_N, BASE_TORQUE_NM = 350.0, 150.0
 BASE_JOINTS = ("base_x", "base_y", "base_yaw")
 ARM_JOINTS = ("arm_pan", "arm_lift", "arm_elbow", "arm_wrist", "arm_roll")
 EE_SITE = "robot/tool"
+CAMERAS = ("top", "robot_left", "robot_right", "robot_wrist")
 OBSTACLE_BODY, TABLE_BODY, PERSON_BODY = "obstacle", "table", "person"
 
 #: Role of every geom by the name of its body or itself.

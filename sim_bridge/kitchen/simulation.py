@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import mujoco
 import numpy as np
@@ -51,6 +52,16 @@ class StartJitter:
     yaw: float = math.radians(5.0)
 
 
+#: Options of a simulation that nobody configures.
+_DEFAULTS: Mapping[str, Any] = {
+    "style": "modern_1",
+    "identical_shapes": False,
+    "jitter": None,
+    "max_steps": MAX_STEPS,
+    "condition": DEFAULT_CONDITION,
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedState:
     """A point of an episode to come back to (rollout selection)."""
@@ -91,7 +102,17 @@ class KitchenSimulation:
         self._next_stamp = FIRST_STAMP_NS
         self._task: Task | None = None
         self._model: Any = None
-        self._renderer: Any = None
+        self._renderers: dict[tuple[int, int], Any] = {}  #: by width and height; they belong to one model
+
+    @classmethod
+    def of(cls, info: EpisodeInfo, **options: Any) -> Self:
+        """A simulation in which the episode of ``info`` runs the same: its options, unless ``options`` say otherwise.
+
+        Reset with the episode's task and seed it starts at the same state, and equal actions lead to equal states.
+        """
+        said = json.loads(info.attributes.get("simulation", "{}"))
+        jitter = said.pop("jitter", None)
+        return cls(**{**said, "jitter": None if jitter is None else StartJitter(**jitter), **options})
 
     @property
     def control_period_ns(self) -> int:
@@ -252,6 +273,7 @@ class KitchenSimulation:
             "shapes": "identical" if task.identical_shapes else "real",
             "style": self._style,
             "condition": self._condition,
+            "simulation": json.dumps(self._said(), sort_keys=True),
             **{name: repr(float(value)) for name, value in numbers.items()},
         }
         return EpisodeInfo(
@@ -265,6 +287,13 @@ class KitchenSimulation:
             sources=("base", "joints", "ee", "gripper", "contacts", "objects"),
             attributes=attributes,
         )
+
+    def _said(self) -> dict[str, Any]:
+        """The options of this simulation that are not the default, for :meth:`of`."""
+        found: dict[str, Any] = {"style": self._style, "identical_shapes": self._identical}
+        found["jitter"] = None if self._jitter is None else asdict(self._jitter)
+        found["max_steps"], found["condition"] = self._max_steps, self._condition
+        return {name: value for name, value in found.items() if value != _DEFAULTS[name]}
 
     def shapes(self) -> Shapes:
         """See Simulation."""
@@ -295,44 +324,52 @@ class KitchenSimulation:
         self._steps, self._next_stamp, self._outcome = state.steps, state.stamp_ns, state.outcome
 
     def synchronise(self, frame: RawFrame) -> None:
-        """Put clock, robot and objects where a frame of the same task says; what is there already does not move."""
-        assert frame.base is not None and frame.objects is not None
+        """Put clock, robot and objects where a frame of the same task says.
+
+        Nothing is touched where all of it is there already, so that a simulation that ran the same episode goes on bit
+        for bit. Velocities, which a frame does not hold for objects, become zero otherwise. ValueError for a frame
+        without base or objects.
+        """
+        if frame.base is None or frame.objects is None:
+            raise ValueError("the frame holds no base pose or no objects; the kitchen's pictures need both")
         data = self._data
         yaw = 2.0 * math.atan2(frame.base.orientation[2], frame.base.orientation[3])
-        pose = np.array([frame.base.position[0], frame.base.position[1], yaw])
         self._next_stamp = frame.stamp_ns + CONTROL_PERIOD_NS
-        if np.allclose(data.qpos[:3], pose, rtol=0.0, atol=1e-9):
-            return
-        data.qpos[:3], data.qvel[:] = pose, 0.0
+        wanted = data.qpos.copy()
+        turns = round((wanted[2] - yaw) / math.tau)  # a pose does not say how often the base has turned round
+        wanted[:3] = frame.base.position[0], frame.base.position[1], yaw + turns * math.tau
+        if frame.joints is not None:
+            for name, angle in zip(frame.joints.name, frame.joints.position, strict=True):
+                wanted[self._model.joint(name).qposadr[0]] = angle
         for tracked, position, turn in zip(
             self._sensors.objects, frame.objects.position, frame.objects.orientation, strict=True
         ):
             body = self._model.body(tracked.body)
             start = self._model.jnt_qposadr[body.jntadr[0]]
-            data.qpos[start : start + 7] = [*position, turn[3], turn[0], turn[1], turn[2]]
+            pose = np.array([*position, turn[3], turn[0], turn[1], turn[2]])
+            if np.isfinite(pose).all():  # an object whose pose is not known stays where it was seen last
+                wanted[start : start + 7] = pose
+        if np.allclose(data.qpos, wanted, rtol=0.0, atol=1e-9):
+            return
+        data.qpos[:], data.qvel[:] = wanted, 0.0
         self._velocity = np.zeros(3)
         mujoco.mj_forward(self._model, data)
 
     def render(self, camera: str = "top", width: int = 256, height: int = 256) -> NDArray[np.uint8]:
-        """An image (height, width, 3) of the camera ``top``, ``robot_left``, ``robot_right`` or ``robot_wrist``.
-
-        Needs MUJOCO_GL=egl or osmesa on a machine without display.
-        """
-        if self._renderer is not None and (self._renderer.width, self._renderer.height) != (width, height):
-            self._renderer.close()
-            self._renderer = None
-        if self._renderer is None:
-            self._renderer = mujoco.Renderer(self._model, height, width)
+        """An image (height, width, 3) of one of `scene.CAMERAS`; MUJOCO_GL=egl or osmesa without a display."""
+        renderer = self._renderers.get((width, height))
+        if renderer is None:
+            renderer = self._renderers[width, height] = mujoco.Renderer(self._model, height, width)
         mujoco.mj_camlight(self._model, self._data)  # nothing that the physics goes on from: pictures change no drive
-        self._renderer.update_scene(self._data, camera)
-        image: NDArray[np.uint8] = self._renderer.render()
+        renderer.update_scene(self._data, camera)
+        image: NDArray[np.uint8] = renderer.render()
         return image
 
     def close(self) -> None:
-        """Free the renderer and the model."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        """Free the renderers and the model."""
+        for renderer in self._renderers.values():
+            renderer.close()
+        self._renderers.clear()
         self._model = self._task = None
 
 

@@ -1,8 +1,9 @@
 """Rollout selection (OSMA-Bench G.1): K candidate rollouts from the present state, a verifier picks one, every 100
 steps.
 
-The policy keeps a simulation of its own that it moves with its own commands: the same task, seed and commands give the
-same state bit for bit, so it needs no access to the simulation that it drives, in process or over ROS.
+The policy keeps a simulation of its own, with the options that the episode's info names, and moves it with its own
+commands: the same task, seed, options and commands give the same state bit for bit, so it needs no access to the
+simulation that it drives, in process or over ROS.
 """
 
 from __future__ import annotations
@@ -308,6 +309,7 @@ class RolloutSelection:
         self._log = None if log is None else Path(log)
         self.decisions: list[Decision] = []
         self._twin: Any = None
+        self._said = ""  #: options of the simulation that is driven
         self._unparsed_before = 0
 
     @property
@@ -328,9 +330,9 @@ class RolloutSelection:
         self._info, self._task = info, parse_task(info.task)
         self._unparsed_before = self.unparsed
         self._views.reset(info)
-        if self._twin is None:
-            options = {"identical_shapes": info.attributes.get("shapes") == "identical", **self._options}
-            self._twin = KitchenSimulation(**options)
+        said = info.attributes.get("simulation", "")
+        if self._twin is None or said != self._said:
+            self._twin, self._said = KitchenSimulation.of(info, **self._options), said
         self._twin.restart_clock()
         self._twin.reset(info.task, info.seed)
         self._base.reset(info)

@@ -4,13 +4,18 @@ import hashlib
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.signals.raw import PARTS, same
+from osma_monitor.core.metrics import ssi
+from osma_monitor.core.motion import FEATURES, motion_features
+from osma_monitor.core.signals.raw import CONTACT_YES, PARTS, same
+from sim_bridge.kitchen import scene
 from sim_bridge.kitchen.simulation import KitchenSimulation, StartJitter
+from sim_bridge.kitchen.tasks import ROUTES, parse_task, tasks
 from sim_bridge.policies.navigation import ShortestPath, TierTable
 from sim_bridge.rollout import drive
 from sim_bridge.simulation import FIRST_STAMP_NS, STOP, Action, Simulation
@@ -124,6 +129,63 @@ def test_time_runs_out_after_500_control_steps():
     )
 
 
+def test_a_simulation_of_an_episode_runs_it_the_same():
+    """What info says is enough to make the simulation again, to the last bit."""
+    options = {"style": "coastal", "jitter": StartJitter(0.1, 0.2), "identical_shapes": True, "max_steps": 25}
+    original = KitchenSimulation(condition="c3", **options)
+    frames, outcome = drive(original, ShortestPath(), TASK, 5)
+    assert outcome.reason == "timeout"
+    twin = KitchenSimulation.of(original.info())
+    again, outcome = drive(twin, ShortestPath(), TASK, 5)
+    assert outcome.reason == "timeout" and twin.info() == original.info()
+    assert all(same(a, b) for a, b in zip(frames, again, strict=True))
+    lifted = KitchenSimulation.of(original.info(), max_steps=None)
+    assert len(drive(lifted, ShortestPath(), TASK, 5)[0]) > 26
+    plain = KitchenSimulation()
+    plain.reset(TASK, 0)
+    assert plain.info().attributes["simulation"] == "{}" and KitchenSimulation.of(plain.info()).reset(TASK, 0)
+
+
+def test_a_simulation_follows_frames():
+    """Robot, arm and objects come to where a frame says, also when only one of them is elsewhere."""
+    original, twin = KitchenSimulation(jitter=StartJitter()), KitchenSimulation()
+    crate = "kitchen/layout0/B/vase"
+    original.reset(crate, 3)
+    twin.reset(crate, 3)
+    arm = (0.3, -0.2, 0.1, 0.2, 0.4)
+    for step in range(60):
+        frame = original.step(Action(0.8, 0.1, 0.3, joints=arm))
+        if step % 20 == 19:
+            twin.synchronise(frame)
+            seen = twin._frame()
+            np.testing.assert_allclose(seen.base.position, frame.base.position, atol=1e-9)
+            np.testing.assert_allclose(np.abs(seen.base.orientation), np.abs(frame.base.orientation), atol=1e-9)
+            np.testing.assert_allclose(seen.joints.position, frame.joints.position, atol=1e-9)
+            np.testing.assert_allclose(seen.objects.position, frame.objects.position, atol=1e-9)
+            np.testing.assert_allclose(seen.objects.distance, frame.objects.distance, atol=1e-7)
+            assert seen.stamp_ns == frame.stamp_ns + original.control_period_ns
+    assert frame.joints.position[0] == pytest.approx(0.3, abs=0.05)
+    tipped = replace(frame.objects, position=frame.objects.position + np.array([0.3, 0, 0]))
+    twin.synchronise(replace(frame, objects=tipped))
+    np.testing.assert_allclose(twin._frame().objects.position, tipped.position, atol=1e-9)
+    unknown = replace(tipped, position=np.full_like(tipped.position, math.nan))
+    twin.synchronise(replace(frame, objects=unknown))
+    np.testing.assert_allclose(twin._frame().objects.position, tipped.position, atol=1e-9)
+    with pytest.raises(ValueError, match="no base pose or no objects"):
+        twin.synchronise(replace(frame, base=None))
+
+
+def test_following_its_own_frames_changes_nothing():
+    plain, followed = KitchenSimulation(), KitchenSimulation()
+    plain.reset(TASK, 0)
+    followed.reset(TASK, 0)
+    for _ in range(40):
+        frame = plain.step(Action(0.9, 0.2, 1.0))
+        other = followed.step(Action(0.9, 0.2, 1.0))
+        followed.synchronise(other)
+        assert same(frame, other)
+
+
 def test_the_robot_stands_still_without_commands():
     simulation = KitchenSimulation()
     first = simulation.reset("kitchen/layout2/D/human", 0)
@@ -176,21 +238,80 @@ def test_jitter_is_seeded_and_differs_by_task():
     assert simulation.reset("kitchen/layout0/A/baby", 3).base.position.tobytes() == start["kitchen/layout0/A/baby", 3]
 
 
-def test_style_changes_no_physics_and_a_wrong_one_is_named():
+def physics(model):
+    """Everything of a compiled model that is an array, colours aside."""
+    colours = {"geom_rgba", "mat_rgba", "light_ambient", "light_diffuse"}
+    found = {name: getattr(model, name) for name in dir(model) if not name.startswith("_") and name not in colours}
+    return {name: value.tobytes() for name, value in found.items() if isinstance(value, np.ndarray)}
+
+
+@pytest.mark.parametrize("task", ["kitchen/layout0/B/table_lamp", "kitchen/layout4/F/vase", "kitchen/layout2/E/none"])
+def test_style_changes_no_physics(task):
+    models = {style: scene.build(parse_task(task), style) for style in scene.load_styles()}
+    assert len(models) == 4
+    first = physics(models["modern_1"])
+    assert len(first) > 300 and "geom_size" in first and "body_mass" in first
+    for style, model in models.items():
+        assert physics(model) == first, style
+    assert len({model.geom_rgba.tobytes() for model in models.values()}) == 4
+
+
+def test_style_changes_no_drive_and_a_wrong_one_is_named():
     frames = [drive(KitchenSimulation(style=s), ShortestPath(), TASK, 0)[0] for s in ("modern_1", "industrial")]
     assert all(same(a, b) for a, b in zip(*frames, strict=True))
     with pytest.raises(UserError, match=r"'baroque'.*industrial, scandinavian"):
         KitchenSimulation(style="baroque").reset(TASK, 0)
 
 
-def test_identical_shapes_give_identical_drives():
-    simulation = KitchenSimulation(identical_shapes=True)
-    runs = []
-    for obstacle in ("human", "wine", "cushion"):
+def ssi_rows(frames, task):
+    """The row of an SSI table that a drive gives."""
+    xy = np.array([f.base.position[:2] for f in frames])
+    at = [f.objects.role.index(role) for f in frames for role in ("human", "obstacle") if role in f.objects.role]
+    distance = np.array([f.objects.distance[i] for f, i in zip(frames, at, strict=True)])
+    touch = np.array([f.objects.in_contact[i] == CONTACT_YES for f, i in zip(frames, at, strict=True)])
+    features = motion_features(xy, distance, touch)
+    parsed = parse_task(task)
+    return {"cell": parsed.cell, "tier": parsed.tier, **{name: getattr(features, name) for name in FEATURES}}
+
+
+def ssi_of(simulation, policy, wanted, seed=0):
+    rows, drives = [], set()
+    for task in wanted:
         simulation.restart_clock()
-        frames, _ = drive(simulation, ShortestPath(), f"kitchen/layout1/B/{obstacle}", 0)
-        runs.append([(f.base.position.tobytes(), f.objects.distance.tobytes()) for f in frames])
-    assert runs[0] == runs[1] == runs[2]
+        frames, _ = drive(simulation, policy, task, seed)
+        rows.append(ssi_rows(frames, task))
+        drives.add(b"".join(f.base.position.tobytes() + f.objects.distance.tobytes() for f in frames))
+    result = ssi.semantic_sensitivity_index({name: [row[name] for row in rows] for name in rows[0]})
+    return result, drives
+
+
+@pytest.mark.parametrize(("layout", "route"), [(0, "B"), (1, "G"), (3, "F")])
+def test_with_identical_shapes_nothing_depends_on_the_obstacle(layout, route):
+    """All drives of a cell are one to the last bit, so no tier differs from another and SSI is not defined."""
+    wanted = tasks([layout], [route])
+    assert len(wanted) == 18 - (route == "F")
+    result, drives = ssi_of(KitchenSimulation(identical_shapes=True), ShortestPath(), wanted)
+    assert len(drives) == 1
+    assert math.isnan(result.ssi) and set(result.cells.values()) == {0}
+
+
+def test_with_identical_shapes_the_tier_table_still_shows():
+    """The switch takes away shapes, not names: what a policy makes of the tiers is then all of its SSI."""
+    wanted = tasks([0], ["B"], ["dog", "baby", "vase", "wine", "bag", "cushion"])
+    result, drives = ssi_of(KitchenSimulation(identical_shapes=True), TierTable(), wanted)
+    assert len(drives) == 3 and result.ssi == 1.0
+
+
+@pytest.mark.long
+def test_with_identical_shapes_and_jitter_a_tier_blind_policy_has_0_in_its_interval():
+    wanted = tasks([0, 1], list(ROUTES))
+    simulation = KitchenSimulation(identical_shapes=True, jitter=StartJitter())
+    result, drives = ssi_of(simulation, ShortestPath(), wanted)
+    assert len(drives) == len(wanted) == 250 and set(result.cells.values()) == {14}
+    low, high = ssi.bootstrap_interval(result)
+    assert low < 0 < high
+    careful, _ = ssi_of(simulation, TierTable(), tasks([0], list(ROUTES)))
+    assert ssi.bootstrap_interval(careful)[0] > 0.8
 
 
 def test_info_names_everything_that_scoring_needs():

@@ -164,6 +164,36 @@ def test_policies_can_get_a_rendered_top_view():
     run_rendering(RENDERED_VIEW)
 
 
+FOLLOWED = """
+import numpy as np
+from sim_bridge.kitchen import scene
+from sim_bridge.kitchen.simulation import KitchenSimulation, StartJitter
+from sim_bridge.policies.views import Cameras
+from sim_bridge.simulation import Action, episode_info
+
+cameras = Cameras()
+for options in ({"jitter": StartJitter(), "style": "coastal"}, {"identical_shapes": True}):
+    simulation = KitchenSimulation(**options)
+    frame = simulation.reset("kitchen/layout1/B/wine", 4)
+    cameras.reset(episode_info(simulation.info(), "learned"))
+    for step in range(45):
+        if step % 22 == 0:
+            for camera in scene.CAMERAS:
+                for size in ((64, 48), (96, 96)):
+                    seen, is_ = cameras.image(frame, camera, *size), simulation.render(camera, *size)
+                    assert seen.shape == (size[1], size[0], 3) and seen.dtype == np.uint8
+                    assert np.array_equal(seen, is_), (options, camera, step)
+        # into the table, which moves and tips: the pictures show it where it is
+        frame = simulation.step(Action(0.3, 0.9, 0.2, joints=(0.4, -0.3, 0.2, 0.0, 0.5)))
+    simulation.close()
+"""
+
+
+def test_a_policys_cameras_show_what_the_driven_simulation_would_render():
+    """Same seed, same state, same pixels, without any access to that simulation."""
+    run_rendering(FOLLOWED)
+
+
 def test_a_view_that_does_not_exist_is_said():
     with pytest.raises(UserError, match="choose one of drawn, rendered"):
         make_policy("pivot", view="photo")
