@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from osma_monitor.cli import rollouts
-from osma_monitor.cli.episodes import episodes, libraries, make_report
+from osma_monitor.cli.episodes import episodes, libraries, make_report, plan_of
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_OK
 
@@ -68,7 +68,8 @@ def conclude(folder: Path, title: str) -> int:
     from osma_monitor.report.table import to_text
 
     judges = libraries([folder])
-    report = make_report(episodes([folder]), traces=True, title=title, libraries=judges, rescore=True)
+    plan = plan_of([folder])
+    report = make_report(episodes([folder]), traces=True, title=title, libraries=judges, rescore=True, plan=plan)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for table in policy_tables(report):
         print(to_text(table, width))

@@ -13,10 +13,12 @@ from rich.markup import escape
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.metrics.navigation_episode import PlannedTask
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import Library
 from osma_monitor.io.configuration import clause_library, kept_libraries, monitor_config
 from osma_monitor.io.partitions import score_on_cluster
+from osma_monitor.io.plans import planned
 from osma_monitor.io.scoring import DatasetScores
 from osma_monitor.io.sources import Findings, expand, kind_of, open_sources
 from osma_monitor.io.store import read_episodes
@@ -131,10 +133,12 @@ def make_report(
     libraries: Sequence[Library] = (),
     facts: dict[str, str] | None = None,
     rescore: bool = False,
+    plan: Iterable[PlannedTask] = (),
 ) -> Report:
     """The report of ``records``, or of a data set from its columns (without traces).
 
-    ``rescore`` also tries other thresholds. Raises UserError for an unknown ``by`` column.
+    ``rescore`` also tries other thresholds; ``plan`` says what was to run (`plan_of`). Raises UserError for an unknown
+    ``by`` column.
 
     ``libraries`` are those that may have judged; clauses are described, and thresholds varied, by the one that did.
     """
@@ -146,10 +150,37 @@ def make_report(
         collected = build.collect(records, traces, wanted)
     judged = next((x for x in libraries if collected.scores.library_hash == (x.hash,)), None)
     try:
-        again = judged if rescore else None
-        return build.build(collected, by, title, facts, describe(judged) if judged else {}, rescore=again)
+        again, about = judged if rescore else None, describe(judged) if judged else {}
+        return build.build(collected, by, title, facts, about, rescore=again, plan=plan)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def plan_of(paths: Sequence[Path]) -> list[PlannedTask]:
+    """What the runs behind ``paths`` were to carry out; policies are named as in `episodes`."""
+    labels = _labels(paths)
+    found = []
+    for path in paths:
+        label = labels.get(path, "")
+        for source in expand(path) if path.exists() else ():
+            for task in planned(source):
+                policy = f"{task.policy} ({label})" if label else task.policy
+                found.append(_placed(replace(task, policy=policy)))
+    return found
+
+
+def _placed(planned: PlannedTask) -> PlannedTask:
+    """With the place of a kitchen task, as its episodes say it; other tasks as they are."""
+    from sim_bridge.kitchen.tasks import NO_OBSTACLE, parse_task
+
+    try:
+        task = parse_task(planned.task)
+    except UserError:
+        return planned
+    obstacle = "" if task.obstacle == NO_OBSTACLE else task.obstacle
+    return replace(
+        planned, cell=task.cell, layout=str(task.layout), route=task.route, tier=task.tier, obstacle=obstacle
+    )
 
 
 def describe(library: Library) -> dict[str, str]:

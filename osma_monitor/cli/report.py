@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, told
+from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, plan_of, told
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.cli.score import format_of, write
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
@@ -50,7 +50,7 @@ def report(
     judges = libraries(runs, library)
     keys, found = columns(by or []) or DEFAULT_BY, Findings()
     records = episodes(runs, monitor_config(library), mapping, found)
-    made = make_report(records, keys, traces=True, title=title, libraries=judges, rescore=True)
+    made = make_report(records, keys, True, title, judges, rescore=True, plan=plan_of(runs))
     if form is not None:
         write(made.tables, folder / "tables", form)
     if figures:

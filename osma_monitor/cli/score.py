@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, data_set, episodes, libraries, make_report, told
+from osma_monitor.cli.episodes import columns, data_set, episodes, libraries, make_report, plan_of, told
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.candidates import Decision
@@ -85,7 +85,7 @@ def score(
     records = stored if stored is not None else episodes(paths, config, mapping, found, scheduler)
     if trend is not None and not isinstance(records, DatasetScores):
         records = trend.of(records)
-    report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore)
+    report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore, plan=plan_of(paths))
     tables = [*report.tables, *decision_tables.all_tables(_decisions(decisions or []))]
     tables += based([forecast_tables.forecasts(trend)], report.basis) if trend is not None else []
     selected = select(tables, table or [], whole, chosen == "csv" and out is None)

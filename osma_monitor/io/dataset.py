@@ -1,6 +1,6 @@
 """Compacted data sets: thousands of episodes in a few Parquet files that DuckDB, Polars and pandas read directly.
 
-    dataset/dataset.json              format, number of episodes and steps, signals
+    dataset/dataset.json              format, number of episodes and steps, signals, the plans of the runs
     dataset/episodes/part-00000.parquet   one row an episode: typed columns, and its whole record as JSON
     dataset/clauses/part-00000.parquet    one row an episode and active clause
     dataset/steps/part-00000.parquet      one row a step: episode index, stamp, obstacle, signals
@@ -175,6 +175,7 @@ def compact(
     such a list the first one raises StoreError. ``progress`` is called with episodes done and files in total.
     ``out`` must not exist; it appears whole or not at all.
     """
+    from osma_monitor.io.plans import plans
     from osma_monitor.io.store import episode_files
     from osma_monitor.io.tables import read_record
 
@@ -220,7 +221,9 @@ def compact(
             raise StoreError(f"{', '.join(map(str, sources)) or 'nothing given'}: no episode to compact")
         if carried:
             corrections.append(temporary, carried)
-        index = {"format": FORMAT, "episodes": total, "steps": first_row, "signals": list(SIGNALS)}
+        index: dict[str, Any] = {"format": FORMAT, "episodes": total, "steps": first_row, "signals": list(SIGNALS)}
+        if found := [plan for source in sources for plan in plans(source)]:
+            index["plans"] = found
         (temporary / INDEX_FILE).write_text(json.dumps(index, indent=2) + "\n")
         os.replace(temporary, out)
     except OSError as error:

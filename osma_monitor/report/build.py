@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.metrics import navigation, safety, ssi
 from osma_monitor.core.metrics.batch import SignalColumns, columns_of
 from osma_monitor.core.metrics.failures import Failure, failure_of
-from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, episode_of
+from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, PlannedTask, episode_of
 from osma_monitor.core.metrics.paired import PairedComparison
 from osma_monitor.core.metrics.requested import requested_of, table_with_requests
 from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, natural, score_record
@@ -168,15 +169,19 @@ def build(
     about: Mapping[str, str] | None = None,
     bootstrap: bool = True,
     rescore: Library | None = None,
+    plan: Iterable[PlannedTask] = (),
 ) -> Report:
     """The whole report; ``about`` says what each clause demands, ``rescore`` adds other thresholds of that library.
+
+    ``plan`` are the tasks that were to run, where that is known: TSR and CFSR divide by them.
 
     Raises ValueError for a ``by`` column that no episode has.
     """
     table = collected.scores
     basis = safety_tables.basis_of(table, _input_notes(collected.records))
     adaptation = collected.adaptation if len(collected.adaptation.get("cell", ())) else {}
-    nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation)
+    not_run = navigation.without_a_run(plan, _ran(table))
+    nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation, not_run)
     nav_tables += [
         t
         for t in (
@@ -187,7 +192,7 @@ def build(
     ]
     if len(collected.requests.get("cell", ())):
         nav_tables.append(requested_tables.requested(collected.requests))
-    summaries = policy_summaries(table, collected.episodes, results, bootstrap)
+    summaries = policy_summaries(table, collected.episodes, results, bootstrap, not_run)
     clause_wise, comparisons = clause_tables.all_tables(table, by)
     comparison, note = headline_comparison(comparisons, [s.policy for s in summaries if s.n])
     why = () if table.clauses else (f"{motion_tables.why_unknown(collected.inactive)}.",)
@@ -218,14 +223,23 @@ def build(
     )
 
 
+def _ran(table: ScoreTable) -> Iterator[tuple[str, str, int]]:
+    """Policy, task and seed of the episodes that were not aborted."""
+    columns = [table.column(name).tolist() for name in ("policy", "task", "seed")]
+    for policy, task, seed, aborted in zip(*columns, table.aborted.tolist(), strict=True):
+        if not aborted:
+            yield str(policy), str(task), int(seed)
+
+
 def policy_summaries(
     table: ScoreTable,
     episodes: Sequence[NavigationEpisode],
     results: Sequence[PolicySsi],
     bootstrap: bool = True,
+    not_run: navigation_tables.NotRun = MappingProxyType({}),
 ) -> tuple[PolicySummary, ...]:
     """The headline figures of every policy, in natural order of their names."""
-    outcomes = navigation.breakdown(episodes, "policy") if episodes else {}
+    outcomes = navigation_tables.by_policy(episodes, not_run)
     adaptation = {(r.policy, r.subset): r for r in results}
     out = []
     for (name,), rows in table.groups(("policy",)).items():

@@ -60,7 +60,14 @@ METRICS: dict[str, MetricSpec] = {
         MetricSpec(
             "vsi", "VSI", "number", 3, -1, "Violation severity: mean depth of an episode's worst clause, 0 to 1"
         ),
-        MetricSpec("tsr", "TSR", "percent", 1, 1, "Task success rate over the navigation tasks whose outcome is known"),
+        MetricSpec(
+            "tsr",
+            "TSR",
+            "percent",
+            1,
+            1,
+            "Task success rate over the planned navigation tasks (without a plan: those of known outcome)",
+        ),
         MetricSpec("cfsr", "CFSR", "percent", 1, 1, "Reached the goal without touching the obstacle"),
         MetricSpec("ssi", "SSI", "signed", 3, 1, f"{_SSI}, over all tasks", -1.0, 1.0),
         MetricSpec(

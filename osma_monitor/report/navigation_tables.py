@@ -8,7 +8,7 @@ from typing import Any
 
 from osma_monitor.core.metrics import navigation, ssi_groups
 from osma_monitor.core.metrics.failures import Failure, class_counts
-from osma_monitor.core.metrics.navigation_episode import NavigationEpisode
+from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, PlannedTask
 from osma_monitor.core.metrics.scores import natural
 from osma_monitor.core.metrics.ssi import PAIRS, TIERS
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
@@ -21,7 +21,7 @@ FEW_CELLS = f"fewer than {FEWEST_CELLS} cells are too few for an interval"
 SUBSET_NAMES = {"all": "all tasks", "tsr": "TSR ∩", "cfsr": "CFSR ∩"}
 
 _VALUES = (
-    Column("tsr", "TSR", "percent", better=1, interval=True, help="reached the goal, of all tasks"),
+    Column("tsr", "TSR", "percent", better=1, interval=True, help="reached the goal"),
     Column("cfsr", "CFSR", "percent", better=1, interval=True, help="reached the goal without contact"),
     Column("cfsr_over_tsr", "CFSR/TSR", "percent", better=1, interval=True, help="collision-free share of successes"),
     Column("npl", "NPL", "number", 3, -1, interval=True, help="driven path over reference path"),
@@ -31,29 +31,56 @@ _VALUES = (
     Column("contact_rate", "contact", "percent", better=-1, interval=True, help="tasks with any contact"),
 )
 _COUNTS = (
-    Column("n", "n", "count", help="tasks with a known outcome"),
-    Column("n_unknown", "unknown", "count", help="outcome not known"),
+    Column("n", "n", "count", help="planned tasks; without a plan those with a known outcome"),
+    Column("n_unknown", "unknown", "count", help="outcome not known, or did not run"),
     Column("n_contact_unknown", "contact unknown", "count", help="contact not known: outside CFSR and contact"),
     Column("n_aborted", "aborted", "count", help="listed, never scored"),
 )
 
 
-def outcomes(episodes: Sequence[NavigationEpisode]) -> Table:
+#: Policy -> its planned tasks that did not run; a policy without a plan is not in it.
+NotRun = Mapping[str, Sequence[PlannedTask]]
+
+
+def by_policy(episodes: Sequence[NavigationEpisode], not_run: NotRun) -> dict[str, navigation.NavigationSummary]:
+    """The summary of every policy that has an episode."""
+    found = {}
+    for policy in _policies(episodes):
+        its = [e for e in episodes if e.policy == policy]
+        found[policy] = navigation.breakdown(its, "policy", not_run=not_run.get(policy))[policy]
+    return found
+
+
+def planned_note(episodes: Sequence[NavigationEpisode], not_run: NotRun) -> str:
+    """What TSR and CFSR divide by."""
+    policies = _policies(episodes)
+    unplanned = [p for p in policies if p not in not_run]
+    text = "TSR and CFSR divide by the planned tasks: one that did not run, or whose outcome is unknown, is no success"
+    if len(unplanned) == len(policies):
+        text = "No plan is known: TSR and CFSR divide by the tasks whose outcome is known"
+    elif unplanned:
+        text += f"; no plan is known of {', '.join(unplanned)}, whose rates divide by the tasks of known outcome"
+    never = [p for p in not_run if p not in policies and not_run[p]]
+    return f"{text}." + (f" Planned, but without an episode: {', '.join(never)}." if never else "")
+
+
+def outcomes(episodes: Sequence[NavigationEpisode], not_run: NotRun) -> Table:
     """Rates, path length, time, contact steps and speed at first contact of every policy, with intervals."""
-    found = navigation.breakdown(episodes, "policy")
-    rows = [{"policy": name, **_row(found[name])} for name in _policies(episodes)]
+    rows = [{"policy": name, **_row(s)} for name, s in by_policy(episodes, not_run).items()]
     columns = (Column("policy", "policy"), *_COUNTS, *_VALUES)
     notes = (
         "Wilson 95 % intervals for rates, bootstrap over cells for means. Robots that never moved have no NPL and NPT.",
+        planned_note(episodes, not_run),
     )
     return Table("navigation", "Navigation outcomes by policy", columns, frame(rows, columns), notes, keys=1)
 
 
-def over_seeds(episodes: Sequence[NavigationEpisode]) -> Table:
+def over_seeds(episodes: Sequence[NavigationEpisode], not_run: NotRun) -> Table:
     """Mean and population standard deviation over seeds, as OSMA-Bench Table 12 prints them."""
     rows = []
     for policy in _policies(episodes):
-        summaries, statistics = navigation.by_seed([e for e in episodes if e.policy == policy])
+        its = [e for e in episodes if e.policy == policy]
+        summaries, statistics = navigation.by_seed(its, not_run=not_run.get(policy))
         row: dict[str, Any] = {"policy": policy, "seeds": len(summaries)}
         for name, statistic in statistics.items():
             row |= {name: statistic.mean, f"{name}_std": statistic.std}
@@ -63,11 +90,13 @@ def over_seeds(episodes: Sequence[NavigationEpisode]) -> Table:
     return Table("navigation_seeds", "Navigation outcomes over seeds", columns, frame(rows, columns), notes, keys=1)
 
 
-def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown) -> Table:
+def breakdown(episodes: Sequence[NavigationEpisode], by: navigation.Breakdown, not_run: NotRun) -> Table:
     """Outcomes of every policy in every value of a column (route, layout, tier, obstacle): OSMA-Bench Table 14."""
     rows = []
     for policy in _policies(episodes):
-        parts = navigation.breakdown([e for e in episodes if e.policy == policy], by)
+        planned = not_run.get(policy)
+        placed = None if planned is None else [task for task in planned if getattr(task, by)]
+        parts = navigation.breakdown([e for e in episodes if e.policy == policy], by, not_run=placed)
         values = sorted(parts, key=lambda v: (TIERS.index(v) if v in TIERS else 0, v))
         rows += [{"policy": policy, by: value, **_row(parts[value])} for value in values]
     columns = (Column("policy", "policy"), Column(by, by), *_COUNTS[:2], *_VALUES)
@@ -187,17 +216,20 @@ def failures(found: Mapping[str, Sequence[Failure]]) -> Table:
     return Table("failures", "Failed tasks by class", columns, frame(rows, columns), keys=2)
 
 
-def all_tables(episodes: Sequence[NavigationEpisode], table: Mapping[str, Any]) -> tuple[list[Table], list[PolicySsi]]:
+def all_tables(
+    episodes: Sequence[NavigationEpisode], table: Mapping[str, Any], not_run: NotRun
+) -> tuple[list[Table], list[PolicySsi]]:
     """Every navigation table that the episodes give, and the SSI results behind them.
 
-    ``episodes`` are those with a cell; ``table`` is that of :func:`osma_monitor.core.metrics.ssi.table_from_records`.
+    ``episodes`` are those with a cell; ``table`` is that of
+    :func:`osma_monitor.core.metrics.ssi.table_from_records`; ``not_run`` what was planned and did not run.
     """
     out: list[Table] = []
     results: list[PolicySsi] = []
     if episodes:
-        out.append(outcomes(episodes))
+        out.append(outcomes(episodes, not_run))
         if len({e.seed for e in episodes}) > 1:
-            out.append(over_seeds(episodes))
+            out.append(over_seeds(episodes, not_run))
     if len(table.get("cell", ())):
         results = sorted(ssi_groups.group_ssi(table), key=lambda r: natural(r.policy))
         out += [adaptation(results), features(results)]
@@ -206,7 +238,7 @@ def all_tables(episodes: Sequence[NavigationEpisode], table: Mapping[str, Any]) 
     groupings: tuple[navigation.Breakdown, ...] = ("tier", "route", "layout", "obstacle")
     for by in groupings:
         if len({getattr(e, by) for e in episodes} - {""}) > 1:
-            out.append(breakdown([e for e in episodes if getattr(e, by)], by))
+            out.append(breakdown([e for e in episodes if getattr(e, by)], by, not_run))
     return out, results
 
 

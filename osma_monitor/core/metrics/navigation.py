@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from osma_monitor.core.episode import EpisodeRecord
-from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, ReferencePath, episode_of
+from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, PlannedTask, ReferencePath, episode_of
 from osma_monitor.core.metrics.resampling import cluster_mean_interval
 from osma_monitor.core.metrics.seeds import SeedStatistic, over_seeds
 from osma_monitor.core.metrics.statistics import wilson_interval
@@ -39,9 +39,10 @@ class NavigationSummary:
     n_collision_free: int
     n_contact: int
     n_never_moved: int
-    n_unknown: int  #: outcome not known: outside the rates unless planned
+    n_unknown: int  #: outcome not known: outside the rates; with a plan failures, those that never ran among them
     n_contact_unknown: int  #: contact not known: outside CFSR and contact rate
     n_aborted: int
+    n_ran: int  #: episodes that were not aborted
     intervals: Mapping[str, Interval]
     counts: Mapping[str, int]
 
@@ -59,9 +60,10 @@ def summarize(
     """One summary over all given episodes (give the episodes of one seed; see :func:`by_seed`).
 
     ``reference_paths`` maps a cell to (length in m, time in s); without it each episode's own reference counts.
-    ``planned`` is the number of tasks that should have run: TSR, CFSR and contact rate divide by it, so that a
-    missing task is a failure. Without it they divide by the episodes whose outcome (for CFSR: contact) is known. NPL
-    and NPT leave out robots that never moved.
+    ``planned`` is the number of tasks that should have run: TSR and CFSR divide by it, so that a task that did not
+    run, or whose outcome or contact is not known, is no success. Without it they divide by the episodes whose outcome
+    (for CFSR: contact) is known. Contact rate always divides by the episodes whose contact is known: a task that
+    nobody saw did not pass without contact. NPL and NPT leave out robots that never moved.
 
     Raises ValueError when ``planned`` is less than the episodes given.
     """
@@ -77,7 +79,7 @@ def summarize(
     contact_known = [e for e in scored if e.contact_steps is not None]
     touching = [e for e in contact_known if e.contact_steps]
     free_n = sum(e.contact_steps is not None for e in decided) if planned is None else planned
-    contact_n = len(contact_known) if planned is None else planned
+    contact_n = len(contact_known)
 
     moving = [e for e in scored if e.moved]
     references = [_reference(e, reference_paths) for e in moving]
@@ -113,9 +115,10 @@ def summarize(
         n_collision_free=free,
         n_contact=len(touching),
         n_never_moved=len(scored) - len(moving),
-        n_unknown=len(scored) - len(decided),
+        n_unknown=(len(scored) if planned is None else planned) - len(decided),
         n_contact_unknown=len(scored) - len(contact_known),
         n_aborted=len(known) - len(scored),
+        n_ran=len(scored),
         intervals=intervals,
         counts={
             "tsr": n,
@@ -130,17 +133,15 @@ def summarize(
 def by_seed(
     episodes: Iterable[NavigationEpisode | EpisodeRecord],
     reference_paths: Mapping[str, ReferencePath | tuple[float, float]] | None = None,
-    planned: int | None = None,
+    not_run: Iterable[PlannedTask] | None = None,
 ) -> tuple[dict[int, NavigationSummary], dict[str, SeedStatistic]]:
     """A summary for each seed, and mean and population std of every value over the seeds.
 
-    CFSR/TSR is so the mean of the per-seed ratios, as in Table 12, and not the ratio of the means. ``planned`` counts
-    tasks a seed.
+    CFSR/TSR is so the mean of the per-seed ratios, as in Table 12, and not the ratio of the means. ``not_run`` as in
+    `breakdown`; a seed of which nothing ran is left out.
     """
-    groups: dict[int, list[NavigationEpisode]] = {}
-    for episode in map(episode_of, episodes):
-        groups.setdefault(episode.seed, []).append(episode)
-    summaries = {seed: summarize(groups[seed], reference_paths, planned) for seed in sorted(groups)}
+    parts = breakdown(episodes, "seed", reference_paths, not_run)
+    summaries = {int(seed): s for seed, s in sorted(parts.items(), key=lambda item: int(item[0])) if s.n_ran}
     return summaries, {name: over_seeds(getattr(s, name) for s in summaries.values()) for name in VALUES}
 
 
@@ -148,14 +149,44 @@ def breakdown(
     episodes: Iterable[NavigationEpisode | EpisodeRecord],
     by: Breakdown,
     reference_paths: Mapping[str, ReferencePath | tuple[float, float]] | None = None,
+    not_run: Iterable[PlannedTask] | None = None,
 ) -> dict[str, NavigationSummary]:
-    """A summary for each route, layout, obstacle, tier, ... (Table 14). Raises ValueError for another column."""
+    """A summary for each route, layout, obstacle, tier, ... (Table 14).
+
+    ``not_run`` are the planned tasks that did not run (`without_a_run`); they count in TSR and CFSR of the value that
+    they name. None: there was no plan, and rates divide by what is known.
+
+    Raises ValueError for another column.
+    """
     if by not in get_args(Breakdown):
         raise ValueError(f"cannot break down by {by!r}; known are {', '.join(get_args(Breakdown))}")
     groups: dict[str, list[NavigationEpisode]] = {}
     for episode in map(episode_of, episodes):
         groups.setdefault(str(getattr(episode, by)), []).append(episode)
-    return {key: summarize(groups[key], reference_paths) for key in sorted(groups)}
+    missing: dict[str, int] = {}
+    for task in not_run or ():
+        key = str(getattr(task, by))
+        missing[key] = missing.get(key, 0) + 1
+        groups.setdefault(key, [])
+    planned = {
+        key: None if not_run is None else missing.get(key, 0) + sum(not e.aborted for e in its)
+        for key, its in groups.items()
+    }
+    return {key: summarize(groups[key], reference_paths, planned[key]) for key in sorted(groups)}
+
+
+def without_a_run(plan: Iterable[PlannedTask], ran: Iterable[tuple[str, str, int]]) -> dict[str, list[PlannedTask]]:
+    """The tasks of the plan that did not run, by policy; a policy without a plan is not in it.
+
+    ``ran`` names (policy, task, seed) of the episodes that were not aborted. Episodes outside the plan change nothing.
+    """
+    there = set(ran)
+    found: dict[str, list[PlannedTask]] = {}
+    for task in dict.fromkeys(plan):
+        its = found.setdefault(task.policy, [])
+        if (task.policy, task.task, task.seed) not in there:
+            its.append(task)
+    return found
 
 
 def reference_paths(episodes: Iterable[NavigationEpisode | EpisodeRecord]) -> dict[str, ReferencePath]:

@@ -24,6 +24,20 @@ class ReferencePath(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A task that a run was to carry out, and where it is placed; places are empty where nobody knows them."""
+
+    policy: str
+    task: str
+    seed: int = 0
+    cell: str = ""
+    layout: str = ""
+    route: str = ""
+    tier: str = ""
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NavigationEpisode:
     """One task rollout as the navigation metrics see it. None and NaN: not known."""
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.metrics import navigation
-from osma_monitor.core.metrics.navigation import NavigationEpisode, ReferencePath
+from osma_monitor.core.metrics.navigation import NavigationEpisode, PlannedTask, ReferencePath
 from osma_monitor.core.metrics.ssi import semantic_sensitivity_index, table_from_records
 from osma_monitor.core.metrics.statistics import wilson_interval
 from osma_monitor.core.motion import MotionFeatures, episode_motion
@@ -71,6 +71,50 @@ def test_planned_tasks_that_did_not_run_are_failures():
     assert (s.n, s.tsr, s.cfsr) == (4, 0.25, 0.25)
     with pytest.raises(ValueError, match="2 episodes, but only 1"):
         navigation.summarize([episode(), episode()], planned=1)
+
+
+def test_with_a_plan_an_unknown_outcome_or_contact_raises_no_rate():
+    known = [episode("a"), episode("b", success=False, contact_steps=2)]
+    lost = [
+        episode("c", success=None, contact_steps=None),
+        episode("d", aborted=True),
+        episode("e", contact_steps=None),
+    ]
+    s = navigation.summarize([*known, *lost], planned=6)
+    assert (s.n, s.n_unknown, s.n_aborted) == (6, 3, 1)
+    assert (s.tsr, s.cfsr) == (2 / 6, 1 / 6)
+    # nobody saw c, d, e and the sixth pass without contact
+    assert (s.contact_rate, s.counts["contact_rate"]) == (0.5, 2)
+
+
+def planned(*names, policy="p"):
+    return [PlannedTask(policy, name, seed, route=name[0]) for name in names for seed in (0, 3)]
+
+
+def test_what_did_not_run_is_what_the_plan_has_beyond_the_episodes():
+    plan = [*planned("A1", "B1"), *planned("A1", policy="q"), *planned("A1")]
+    ran = [("p", "A1", 0), ("p", "A1", 3), ("p", "A1", 3), ("p", "not planned", 0), ("r", "A1", 0)]
+    found = navigation.without_a_run(plan, ran)
+    assert found == {"p": planned("B1"), "q": planned("A1", policy="q")}
+    assert navigation.without_a_run([], ran) == {}
+
+
+def test_a_breakdown_divides_by_what_was_planned_for_each_value():
+    episodes = [episode("A1", route="A"), episode("A2", route="A", success=None), episode("B1", route="B", seed=3)]
+    found = navigation.breakdown(episodes, "route", not_run=planned("B2", "C1"))
+    assert {k: (s.n, s.tsr, s.n_ran) for k, s in found.items()} == {
+        "A": (2, 0.5, 2),
+        "B": (3, 1 / 3, 1),
+        "C": (2, 0.0, 0),
+    }
+    assert navigation.breakdown(episodes, "route", not_run=[])["A"].tsr == 0.5
+    assert navigation.breakdown(episodes, "route")["A"].tsr == 1.0
+    seeds, values = navigation.by_seed(episodes, not_run=planned("B2"))
+    assert {k: s.tsr for k, s in seeds.items()} == {0: 1 / 3, 3: 0.5}
+    assert values["tsr"].mean == pytest.approx(5 / 12)
+    # of a seed that did not begin nothing is said
+    only = navigation.by_seed(episodes[:2], not_run=planned("B2"))[0]
+    assert list(only) == [0]
 
 
 def test_unknown_outcomes_and_aborted_episodes_are_counted_and_left_out():
