@@ -141,6 +141,7 @@ class RobotModel:
     joints: tuple[JointSpec, ...] = ()  #: empty: joints are taken as they come
     gripper: GripperSpec | None = None
     transforms: tuple[FixedTransform, ...] = ()
+    transform_age: float = 0.5  #: s that a transform of /tf is held; older, what it leads to is unknown
     force_sensors: tuple[ForceSensor, ...] = ()
     footprint: tuple[Shape, ...] = ()  #: empty: no distance is derived from poses
     model_file: str = ""  #: URDF or MJCF whose collision shapes are the footprint
@@ -169,7 +170,7 @@ class RobotModel:
 
     def buffer(self) -> TransformBuffer:
         """A transform buffer with the file's fixed transforms."""
-        buffer = TransformBuffer()
+        buffer = TransformBuffer(extrapolate_ns=round(self.transform_age * SECOND))
         for t in self.transforms:
             buffer.set_fixed(t.parent, t.child, Transform(np.array(t.translation), np.array(t.rotation)))
         return buffer

@@ -5,7 +5,6 @@ Conversions of messages are those of bags (io/bag/messages.py), so a recording o
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +28,7 @@ from osma_monitor.core.robot import (
 )
 from osma_monitor.core.signals.geometry import Primitive, with_distances
 from osma_monitor.core.signals.raw import ENVIRONMENT, Base, Contacts, EndEffector, Floats, Objects, RawFrame
-from osma_monitor.core.signals.transforms import IDENTITY, Transform, UnknownFrameError
+from osma_monitor.core.signals.transforms import IDENTITY, StaleTransformError, Transform, UnknownFrameError
 from osma_monitor.io.bag.messages import CONVERSIONS, object_shapes
 from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, footprint_solids
 from osma_monitor.msg import ObjectShapes
@@ -40,6 +39,10 @@ from osma_monitor.srv import Tare as TareService
 
 Refuse = Callable[[str, str, str], None]  #: topic, kind, detail
 _READINGS = 2000
+_MOST_FRAMES = 4096  #: of /tf: a broken sender must not fill our memory
+_LONGEST_NAME = 256
+_NAMED = 32  #: frames that counts and diagnostics name; the others are counted together
+_UNIT_TOLERANCE = 0.01  #: of a quaternion's squared length, as in tf2
 
 
 class RobotInputs:
@@ -59,6 +62,8 @@ class RobotInputs:
             s.topic: deque(maxlen=_READINGS) for s in robot.force_sensors
         }
         self._owned: list[Any] = []
+        self._transforms, self._transforms_note = 0, ""
+        self._named: set[str] = set()
         self._gripper_topic = ""
         if robot.gripper is not None and not any(i.part == "gripper" for i in robot.inputs):
             self._gripper_topic = next((i.topic for i in robot.inputs if i.part == "joints"), "")
@@ -81,19 +86,31 @@ class RobotInputs:
             self._owned.append(
                 self._node.create_subscription(ObjectShapes, topics.OBJECT_SHAPES, self.take_shapes, topics.latched())
             )
-        with contextlib.suppress(UserError):
-            transform_type = message_type("tf2_msgs/msg/TFMessage")
-            for topic, qos, fixed in (
-                ("/tf", topics.best_effort(), False),
-                ("/tf_static", topics.latched(topics.DEPTH), True),
-            ):
-                self._owned.append(
-                    self._node.create_subscription(
-                        transform_type, topic, lambda m, f=fixed: self.take_transforms(m, f), qos
-                    )
-                )
+        self._listen_to_transforms()
         if self.robot.force_sensors:
             self._service = self._node.create_service(TareService, topics.TARE, self._on_tare)
+
+    def _listen_to_transforms(self) -> None:
+        try:
+            transform_type = message_type("tf2_msgs/msg/TFMessage")
+        except UserError:
+            self._transforms_note = "not read: tf2_msgs is not installed; the robot file's fixed transforms count alone"
+            return
+        for topic, qos, fixed in (
+            (topics.TF, topics.best_effort(), False),
+            (topics.TF_STATIC, topics.latched(topics.DEPTH), True),
+        ):
+            self._owned.append(
+                self._node.create_subscription(
+                    transform_type, topic, lambda m, f=fixed: self.take_transforms(m, f), qos
+                )
+            )
+
+    def notes(self) -> dict[str, str]:
+        """For the diagnostics: which frames are known."""
+        frames = sorted(self.buffer.frames)
+        known = ", ".join(frames[:_NAMED]) + (f" and {len(frames) - _NAMED} more" if len(frames) > _NAMED else "")
+        return {topics.TF: self._transforms_note or f"{self._transforms} transforms", "frames": known or "none"}
 
     def destroy(self) -> None:
         """Stop listening."""
@@ -110,19 +127,37 @@ class RobotInputs:
             self._refuse(topics.OBJECT_SHAPES, "malformed", str(error))
 
     def take_transforms(self, message: Any, fixed: bool) -> None:
-        """A tf2_msgs/TFMessage."""
-        for item in message.transforms:
+        """A tf2_msgs/TFMessage. ``fixed``: of /tf_static; a stamp of zero means the same."""
+        topic = topics.TF_STATIC if fixed else topics.TF
+        for item in message.transforms[:_MOST_FRAMES]:
             parent, child = item.header.frame_id, item.child_frame_id
             p, q = item.transform.translation, item.transform.rotation
             numbers = np.array([p.x, p.y, p.z, q.x, q.y, q.z, q.w])
-            if not np.isfinite(numbers).all():
-                self._refuse("/tf", "not finite", f"{parent} to {child}")
+            wrong = self._what_is_wrong(parent, child, numbers)
+            if wrong:
+                self._refuse(topic, wrong, f"{parent} to {child}")
                 continue
-            transform = Transform(numbers[:3], numbers[3:])
-            if fixed:
+            self._transforms += 1
+            length = np.sqrt((numbers[3:] * numbers[3:]).sum())
+            transform = Transform(numbers[:3], numbers[3:] / length)
+            stamp_ns = to_ns(item.header.stamp)
+            if fixed or stamp_ns == 0:
                 self.buffer.set_fixed(parent, child, transform)
             else:
-                self.buffer.set(parent, child, to_ns(item.header.stamp), transform)
+                self.buffer.set(parent, child, stamp_ns, transform)
+
+    def _what_is_wrong(self, parent: str, child: str, numbers: Floats) -> str:
+        if not np.isfinite(numbers).all():
+            return "not finite"
+        if abs(float((numbers[3:] * numbers[3:]).sum()) - 1.0) > _UNIT_TOLERANCE:
+            return "no rotation"
+        if not parent.strip("/") or not child.strip("/") or parent.strip("/") == child.strip("/"):
+            return "no two frames"
+        if max(len(parent), len(child)) > _LONGEST_NAME:
+            return "name too long"
+        if len(self.buffer) >= _MOST_FRAMES and child not in self.buffer:
+            return "too many frames"
+        return ""
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -163,13 +198,21 @@ class RobotInputs:
         try:
             move = self.buffer.lookup(self.robot.frame, frame, to_ns(message.header.stamp))
         except UnknownFrameError as error:
-            self._refuse(topic, f"unknown frame {frame!r}", str(error))
+            self._refuse_frame(topic, frame, error)
             return _without_pose(value)
         if move is IDENTITY:
             return value
         if isinstance(value, Contacts):
             return replace(value, force=Transform(np.zeros(3), move.rotation).points(value.force))
         return replace(value, position=move.points(value.position), orientation=move.orientations(value.orientation))
+
+    def _refuse_frame(self, topic: str, frame: str, error: UnknownFrameError) -> None:
+        kind = "stale transform of frame" if isinstance(error, StaleTransformError) else "unknown frame"
+        if frame not in self._named and len(self._named) >= _NAMED:
+            self._refuse(topic, f"{kind}, more than {_NAMED} names", str(error))
+            return
+        self._named.add(frame)
+        self._refuse(topic, f"{kind} {frame[:_LONGEST_NAME]!r}", str(error))
 
     def _force_input(self, sensor: ForceSensor) -> TopicInput:
         def values(message: WrenchStamped) -> Iterable[tuple[str, Any]]:
@@ -182,7 +225,7 @@ class RobotInputs:
                 placed = self.buffer.lookup(self.robot.frame, frame, stamp_ns)
             except UnknownFrameError as error:
                 # without the sensor's direction its payload cannot be taken off: the force is not known
-                self._refuse(sensor.topic, f"unknown frame {frame!r}", str(error))
+                self._refuse_frame(sensor.topic, frame, error)
                 force = np.full(3, np.nan)
             else:
                 force = contact_force(sensor, measured, placed, self._tares[sensor.topic])

@@ -501,6 +501,8 @@ class SafetyMonitor(LifecycleNode):
             diagnostics.episode_log(str(tracker.folder or ""), tracker.disk_error, tracker.counts),
             diagnostics.verdict(self.latch, self._cannot_judge, tracker.info, tracker.monitor),
         ]
+        if self._robot_inputs is not None:
+            concerns[0].values.update(self._robot_inputs.notes())
         self._reported = Counter(counts)
         self._missed = {r.topic: r.missed for r in reports}
         stamp = self.get_clock().now().nanoseconds

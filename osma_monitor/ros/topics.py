@@ -57,6 +57,8 @@ OBJECTS = "objects"
 OBJECT_SHAPES = "object_shapes"
 EPISODE = "episode"
 CLOCK = "/clock"
+TF = "/tf"
+TF_STATIC = "/tf_static"
 
 #: Raw part -> topic that gives it.
 PART_TOPICS: dict[str, str] = {

@@ -15,10 +15,15 @@ import numpy as np
 from osma_monitor.core.signals.raw import Floats
 
 SECOND = 1_000_000_000
+_LONGEST_HISTORY = 20_000  #: transforms kept of one edge, whatever their stamps say
 
 
 class UnknownFrameError(LookupError):
-    """No path between two frames, or none that is young enough; the message names both."""
+    """No path between two frames; the message names both."""
+
+
+class StaleTransformError(UnknownFrameError):
+    """A path whose transforms are not known at the stamp asked for; the message names the edge."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,10 +108,23 @@ class TransformBuffer:
             edge.stamps.clear()  # the clock was set back
             edge.values.clear()
         at = bisect_right(edge.stamps, stamp_ns)
+        if at and edge.stamps[at - 1] == stamp_ns:  # sent again
+            edge.values[at - 1] = transform
+            return
         edge.stamps.insert(at, stamp_ns)
         edge.values.insert(at, transform)
-        while edge.stamps[-1] - edge.stamps[0] > self._history_ns and len(edge.stamps) > 2:
+        while len(edge.stamps) > 2 and (
+            edge.stamps[-1] - edge.stamps[0] > self._history_ns or len(edge.stamps) > _LONGEST_HISTORY
+        ):
             del edge.stamps[0], edge.values[0]
+
+    def __len__(self) -> int:
+        """How many transforms are kept, one a child frame."""
+        return len(self._edges)
+
+    def __contains__(self, child: str) -> bool:
+        """Whether a transform of this child frame is kept."""
+        return _clean(child) in self._edges
 
     @property
     def frames(self) -> frozenset[str]:
@@ -145,7 +163,7 @@ class TransformBuffer:
             return edge.fixed
         outside = max(edge.stamps[0] - stamp_ns, stamp_ns - edge.stamps[-1])
         if outside > self._extrapolate_ns:
-            raise UnknownFrameError(
+            raise StaleTransformError(
                 f"transform {edge.parent} -> {child} is {outside / SECOND:.2f} s away from the stamp asked for"
             )
         i = bisect_right(edge.stamps, stamp_ns)

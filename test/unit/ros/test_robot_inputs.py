@@ -1,5 +1,7 @@
 """A robot file's inputs: names, units, frames, force sensors. Messages as a driver would send them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -93,26 +95,75 @@ def test_a_frame_that_is_not_known_is_unknown_and_named():
     assert refused[0][0] == "things" and "moon" in refused[0][1]
 
 
-class TransformMessage:
-    """A tf2_msgs/TFMessage by its fields: the package is not everywhere."""
+def tf_message(parent, child, stamp, x, w=1.0):
+    from geometry_msgs.msg import TransformStamped
+    from tf2_msgs.msg import TFMessage
 
-    def __init__(self, parent, child, stamp, x):
-        from geometry_msgs.msg import TransformStamped
+    t = TransformStamped(header=header(stamp, parent), child_frame_id=child)
+    t.transform.translation.x, t.transform.rotation.w = x, w
+    return TFMessage(transforms=[t])
 
-        t = TransformStamped(header=header(stamp, parent), child_frame_id=child)
-        t.transform.translation.x, t.transform.rotation.w = x, 1.0
-        self.transforms = [t]
+
+def test_the_message_of_tf_is_that_of_ros():
+    """The type's hash decides whether DDS takes two types for one."""
+    import json
+    import os
+
+    from rosbags.typesys import Stores, get_typestore
+
+    name = "share/tf2_msgs/msg/TFMessage.json"
+    files = [Path(p, name) for p in os.environ["AMENT_PREFIX_PATH"].split(os.pathsep) if Path(p, name).is_file()]
+    hashes = {h["type_name"]: h["hash_string"] for h in json.loads(files[0].read_text())["type_hashes"]}
+    assert hashes["tf2_msgs/msg/TFMessage"] == get_typestore(Stores.ROS2_JAZZY).hash_rihs01("tf2_msgs/msg/TFMessage")
 
 
 def test_transforms_of_tf_are_used_at_the_stamp():
     robot, inputs, refused = robot_inputs(ARM)
-    robot.take_transforms(TransformMessage("base", "map", STAMP - 10**8, 1.0), fixed=False)
-    robot.take_transforms(TransformMessage("base", "map", STAMP + 10**8, 3.0), fixed=False)
+    robot.take_transforms(tf_message("base", "map", STAMP - 10**8, 1.0), fixed=False)
+    robot.take_transforms(tf_message("base", "map", STAMP + 10**8, 3.0), fixed=False)
     message = PoseStamped(header=header(STAMP, "map"))
     message.pose.orientation.w = 1.0
     assert values(inputs["tool"], message)["tool"].position == pytest.approx([2.0, 0.0, 0.0])
-    robot.take_transforms(TransformMessage("base", "bad", STAMP, float("nan")), fixed=False)
-    assert refused[-1][1] == "not finite"
+    robot.take_transforms(tf_message("base", "bad", STAMP, float("nan")), fixed=False)
+    assert refused[-1][:2] == ("/tf", "not finite")
+    for parent, child, w, kind in (
+        ("base", "bad", 0.0, "no rotation"),
+        ("base", "/base", 1.0, "no two frames"),
+        ("", "bad", 1.0, "no two frames"),
+        ("base", "b" * 257, 1.0, "name too long"),
+    ):
+        robot.take_transforms(tf_message(parent, child, STAMP, 0.0, w), fixed=True)
+        assert refused[-1][:2] == ("/tf_static", kind)
+    assert "bad" not in robot.buffer
+    # a stamp of zero stands for "always", as in recordings
+    robot.take_transforms(tf_message("base", "post", 0, 5.0, 1.001), fixed=False)
+    message.header.frame_id = "post"
+    assert values(inputs["tool"], message)["tool"].position == pytest.approx([5.0, 0.0, 0.0])
+    assert robot.notes() == {"/tf": "3 transforms", "frames": "base, camera, map, post"}
+
+
+def test_a_broken_sender_of_transforms_fills_no_memory():
+    robot, inputs, refused = robot_inputs(ARM)
+    for i in range(5000):
+        robot.take_transforms(tf_message("base", f"frame{i}", STAMP, 1.0), fixed=False)
+    assert len(robot.buffer) == 4096 and refused[-1][1] == "too many frames"
+    assert len(robot.notes()["frames"]) < 1000
+    message = PoseStamped(header=header(STAMP))
+    for i in range(100):
+        message.header.frame_id = f"elsewhere{i}"
+        values(inputs["tool"], message)
+    assert len({kind for topic, kind, _ in refused if topic == "tool"}) == 33
+
+
+def test_a_transform_that_grows_old_is_no_transform():
+    robot, inputs, refused = robot_inputs(ARM + "transform_age: 0.2\n")
+    robot.take_transforms(tf_message("base", "map", STAMP, 1.0), fixed=False)
+    message = PoseStamped(header=header(STAMP + 19 * 10**7, "map"))
+    message.pose.orientation.w = 1.0
+    assert values(inputs["tool"], message)["tool"].position == pytest.approx([1.0, 0.0, 0.0])
+    message.header = header(STAMP + 21 * 10**7, "map")
+    assert np.isnan(values(inputs["tool"], message)["tool"].position).all()
+    assert refused == [("tool", "stale transform of frame 'map'", refused[0][2])] and "0.21 s away" in refused[0][2]
 
 
 SENSOR = """

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from osma_monitor.core.signals.transforms import Transform, TransformBuffer, UnknownFrameError, multiply, rotate
+from osma_monitor.core.signals.transforms import (
+    _LONGEST_HISTORY,
+    StaleTransformError,
+    Transform,
+    TransformBuffer,
+    UnknownFrameError,
+    multiply,
+    rotate,
+)
 
 S = 1_000_000_000
 
@@ -65,3 +73,24 @@ def test_history_is_bounded_and_a_clock_set_back_starts_anew():
     assert len(b._edges["base"].stamps) == 1
     b.set("map", "base", 2 * S, random_transform(1))  # a new parent
     assert b.lookup("map", "base", 2 * S).translation.shape == (3,)
+
+
+def test_a_transform_that_is_sent_again_takes_no_room_and_history_is_bounded_in_number():
+    b = TransformBuffer()
+    for x in range(100):
+        b.set("odom", "base", S, Transform(np.array([float(x), 0, 0]), np.array([0, 0, 0, 1.0])))
+    assert len(b._edges["base"].stamps) == 1 and b.lookup("odom", "base", S).translation[0] == 99.0
+    for k in range(_LONGEST_HISTORY + 10):
+        b.set("odom", "base", S + k, random_transform(0))
+    assert len(b._edges["base"].stamps) == _LONGEST_HISTORY
+    assert len(b) == 1 and "/base" in b and "odom" not in b
+
+
+def test_a_path_that_is_known_but_old_is_told_from_none():
+    b = TransformBuffer()
+    b.set("odom", "base", S, random_transform(0))
+    with pytest.raises(StaleTransformError, match=r"odom -> base is 9\.00 s away"):
+        b.lookup("odom", "base", 10 * S)
+    with pytest.raises(UnknownFrameError) as raised:
+        b.lookup("odom", "camera", S)
+    assert not isinstance(raised.value, StaleTransformError)
