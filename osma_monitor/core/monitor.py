@@ -8,7 +8,7 @@ stored signals (:func:`rescore`): live, replayed, in process and in batch run th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -28,6 +28,8 @@ from osma_monitor.core.signals.schema import GATE_SIGNALS, INDEX, SIGNALS, Signa
 State = Literal["ok", "warn", "violated", "unknown"]
 SATISFIED, VIOLATED, UNKNOWN = 0, 1, 2
 STATUS_NAMES: tuple[Literal["satisfied", "violated", "unknown"], ...] = ("satisfied", "violated", "unknown")
+#: Status codes of a verdict (0 unknown, 1 satisfied, -1 violated, as an index) as ours.
+_STATUS = np.array([UNKNOWN, SATISFIED, VIOLATED], np.uint8)
 
 _X, _Y, _DISTANCE, _CONTACT = (INDEX[n] for n in ("base_x", "base_y", "obstacle_distance", "obstacle_contact"))
 
@@ -63,14 +65,39 @@ class ClauseUpdate:
     """Arrays over the active clauses, in the order of ``EpisodeMonitor.clauses``."""
 
     rho: Floats  #: robustness of this instant, NaN where it is an interval
-    rho_episode: Floats  #: robustness of the episode so far
-    lower: Floats  #: bounds of rho_episode
-    upper: Floats
     status: NDArray[np.uint8]  #: of this instant, may recover: 0 satisfied, 1 violated, 2 unknown
-    status_episode: NDArray[np.uint8]  #: of the episode so far; a violation stays
-    triggered: NDArray[np.bool_]
     first_violation_ns: NDArray[np.int64]  #: -1: none
-    unknown_samples: NDArray[np.int64]
+    verdict: stl.Update  #: the episode so far; its arrays are made when they are asked for
+
+    @property
+    def rho_episode(self) -> Floats:
+        """Robustness of the episode so far."""
+        return self.verdict.rho
+
+    @property
+    def lower(self) -> Floats:
+        """Lower bound of ``rho_episode``."""
+        return self.verdict.lower
+
+    @property
+    def upper(self) -> Floats:
+        """Upper bound of ``rho_episode``."""
+        return self.verdict.upper
+
+    @property
+    def status_episode(self) -> NDArray[np.uint8]:
+        """As ``status``, of the episode so far; a violation stays."""
+        return _STATUS[self.verdict.status]
+
+    @property
+    def triggered(self) -> NDArray[np.bool_]:
+        """Some left side of an implication has been definitely true."""
+        return self.verdict.triggered
+
+    @property
+    def unknown_samples(self) -> NDArray[np.int64]:
+        """Frames in which an input of the clause was unknown."""
+        return self.verdict.unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +130,9 @@ class Update:
     reasons: tuple[str, ...]  #: clause ids behind the state, or why nothing can be said
 
 
+OnEvents = Callable[[tuple[ClauseEvent, ...]], None]
+
+
 class StepLog:
     """The stored steps of a running episode: growing columns, amortised O(1) per step."""
 
@@ -132,7 +162,7 @@ class StepLog:
 class _Excursion:
     """Where a clause stands between entry and exit."""
 
-    since_ns: int = -1
+    since_ns: int = 0
     peak: float = 0.0
     violated_steps: int = 0
     run: int = 0
@@ -164,9 +194,11 @@ class SignalMonitor:
         self._library = stl.make_library(formulas, gates, backend=config.backend, period_ns=config.period_ns)
         self._columns = np.array([INDEX[name] for name in self._library.signals], np.intp)
         self._inputs = [sorted(formula.signals) for formula in formulas]
-        self._scored = np.array([clause.scored for clause in self.clauses], bool)
+        self._scored = [i for i, clause in enumerate(self.clauses) if clause.scored]
+        self._all_satisfied = np.full(len(self.clauses), SATISFIED, np.uint8)
+        self._all_satisfied.flags.writeable = False
         self._state = [_Excursion() for _ in self.clauses]
-        self._before = np.zeros(len(self.clauses), np.uint8)
+        self._open: set[int] = set()  #: clauses between entry and exit
         self._first_ns = np.full(len(self.clauses), -1, np.int64)
         horizon = config.prediction_horizon
         self._predictor = TrendPredictor(len(self.clauses), horizon=horizon) if horizon > 0 else None
@@ -193,8 +225,11 @@ class SignalMonitor:
                 kept.append(clause)
         self.clauses = tuple(kept)
 
-    def update(self, frame: SignalFrame) -> Update | None:
-        """Judge one frame; None (counted in ``refused``, nothing changed) when its stamp does not go forward."""
+    def update(self, frame: SignalFrame, on_events: OnEvents | None = None) -> Update | None:
+        """Judge one frame; None (counted in ``refused``, nothing changed) when its stamp does not go forward.
+
+        ``on_events`` is given what begins and ends with this frame before the rest of the update is worked out.
+        """
         if frame.stamp_ns <= self.last_ns:
             self.refused += 1
             return None
@@ -202,72 +237,73 @@ class SignalMonitor:
         step = len(self.steps)
         self.steps.append(frame)
         verdict = self._library.update(frame.stamp_ns, frame.values[self._columns])
-        status = _status(verdict.now_lower, verdict.now_upper)
-        self._last = (frame, verdict.now_upper)
-        events = self._excursions(frame, step, status, verdict.now_upper)
-        rho = _point(verdict.now_lower, verdict.now_upper)
-        clauses = ClauseUpdate(
-            rho,
-            verdict.rho,
-            verdict.lower,
-            verdict.upper,
-            status,
-            _status(verdict.lower, verdict.upper),
-            verdict.triggered,
-            self._first_ns.copy(),
-            verdict.unknown,
-        )
+        lower, upper = verdict.now_lower, verdict.now_upper
+        self._last = (frame, upper)
+        codes = verdict.now_status.tolist()
+        calm = min(codes, default=1) == 1
+        status = self._all_satisfied if calm else _STATUS[codes]
+        events: tuple[ClauseEvent, ...] = ()
+        if not calm or self._open:
+            events = self._excursions(frame, step, status.tolist(), upper.tolist())
+            if events and on_events is not None:
+                on_events(events)
+        rho = np.where(lower == upper, lower, np.nan)
+        clauses = ClauseUpdate(rho, status, self._first_ns, verdict)
         prediction = self._predictor.update(frame.stamp_ns, rho) if self._predictor else None
         values = frame.values
         motion = self._motion.update(
-            frame.stamp_ns, values[_X], values[_Y], values[_DISTANCE], values[_CONTACT], frame.obstacle
+            frame.stamp_ns,
+            values.item(_X),
+            values.item(_Y),
+            values.item(_DISTANCE),
+            values.item(_CONTACT),
+            frame.obstacle,
         )
-        state, reasons = self._judge(status, prediction)
+        state, reasons = self._judge(None if calm else status.tolist(), prediction)
         return Update(frame.stamp_ns, step, frame, clauses, events, motion, prediction, state, reasons)
 
-    def _judge(self, status: NDArray[np.uint8], prediction: Prediction | None) -> tuple[State, tuple[str, ...]]:
-        if not self._scored.any():
+    def _judge(self, status: list[int] | None, prediction: Prediction | None) -> tuple[State, tuple[str, ...]]:
+        """The worst state over the scored clauses and those behind it; ``status`` None: all are satisfied."""
+        if not self._scored:
             return "unknown", ("no scored clause is active",)
-        levels: list[tuple[State, NDArray[np.bool_]]] = [
-            ("violated", status == VIOLATED),
-            ("unknown", status == UNKNOWN),
-        ]
-        if prediction is not None:
-            levels.append(("warn", prediction.warn))
-        for state, hit in levels:
-            which = np.flatnonzero(hit & self._scored)
-            if len(which):
-                return state, tuple(self.clauses[i].id for i in which)
+        if status is not None:
+            levels: tuple[tuple[State, int], ...] = (("violated", VIOLATED), ("unknown", UNKNOWN))
+            for state, code in levels:
+                if hit := tuple(self.clauses[i].id for i in self._scored if status[i] == code):
+                    return state, hit
+        if prediction is not None and prediction.warn.any():
+            warn = prediction.warn.tolist()
+            if hit := tuple(self.clauses[i].id for i in self._scored if warn[i]):
+                return "warn", hit
         return "ok", ()
 
     def _excursions(
-        self, frame: SignalFrame, step: int, status: NDArray[np.uint8], upper: Floats
+        self, frame: SignalFrame, step: int, status: list[int], upper: list[float]
     ) -> tuple[ClauseEvent, ...]:
         """Entry and exit of violations. An unknown instant ends none: unknown is not safe."""
-        violated = status == VIOLATED
-        if not violated.any() and not self._before.any():
-            return ()
         events = []
-        for i in np.flatnonzero(violated | (self._before == 1)):
-            state, rho = self._state[i], float(upper[i])
-            if violated[i]:
+        for i, code in enumerate(status):
+            if code != VIOLATED and i not in self._open:
+                continue
+            state, rho = self._state[i], upper[i]
+            if code == VIOLATED:
                 state.violated_steps += 1
                 state.run += 1
                 state.longest = max(state.longest, state.run)
-                entered = state.since_ns < 0
-                if entered:
-                    state.since_ns, state.peak = frame.stamp_ns, rho
-                    if self._first_ns[i] < 0:
-                        self._first_ns[i], state.first_step = frame.stamp_ns, step
-                state.peak = min(state.peak, rho)
-                if entered:
-                    events.append(self._event("enter", int(i), frame, step, rho))
+                if i in self._open:
+                    state.peak = min(state.peak, rho)
+                    continue
+                self._open.add(i)
+                state.since_ns, state.peak = frame.stamp_ns, rho
+                if state.first_step < 0:
+                    self._first_ns = self._first_ns.copy()  # updates given out keep theirs
+                    self._first_ns[i], state.first_step = frame.stamp_ns, step
+                events.append(self._event("enter", i, frame, step, rho))
             else:
                 state.run = 0
-                if status[i] == SATISFIED:
-                    events.append(self._event("exit", int(i), frame, step, rho))
-                    state.since_ns = -1
-            self._before[i] = state.since_ns >= 0
+                if code == SATISFIED:
+                    events.append(self._event("exit", i, frame, step, rho))
+                    self._open.discard(i)
         return tuple(events)
 
     def _event(self, kind: Literal["enter", "exit"], i: int, frame: SignalFrame, step: int, rho: float) -> ClauseEvent:
@@ -290,9 +326,7 @@ class SignalMonitor:
             return ()
         frame, upper = self._last
         step = len(self.steps) - 1
-        return tuple(
-            self._event("exit", i, frame, step, float(upper[i])) for i, s in enumerate(self._state) if s.since_ns >= 0
-        )
+        return tuple(self._event("exit", i, frame, step, float(upper[i])) for i in sorted(self._open))
 
     def close(
         self,
@@ -314,7 +348,7 @@ class SignalMonitor:
                 rho=float(verdict.rho[i]),
                 lower=float(verdict.lower[i]),
                 upper=float(verdict.upper[i]),
-                status=STATUS_NAMES[_status(verdict.lower, verdict.upper)[i]],
+                status=STATUS_NAMES[_STATUS[verdict.status[i]]],
                 triggered=bool(verdict.triggered[i]),
                 depth=clause.depth(float(verdict.upper[i])),
                 first_violation_ns=int(self._first_ns[i]) if self._first_ns[i] >= 0 else None,
@@ -393,8 +427,11 @@ class EpisodeMonitor:
         """Frames with a repeated, backward or zero stamp."""
         return self._refused + (self._monitor.refused if self._monitor else 0)
 
-    def update(self, frame: RawFrame) -> Update | None:
-        """Judge one frame; None (and counted) when its stamp is zero or does not go forward."""
+    def update(self, frame: RawFrame, on_events: OnEvents | None = None) -> Update | None:
+        """Judge one frame; None (and counted) when its stamp is zero or does not go forward.
+
+        ``on_events`` as for :meth:`SignalMonitor.update`.
+        """
         if frame.stamp_ns <= self.last_ns:
             self._refused += 1
             return None
@@ -402,7 +439,7 @@ class EpisodeMonitor:
             self._late = self._start_ns is not None and frame.stamp_ns > self._start_ns
             missing = unavailable(capabilities(frame, self.info.sources, self.config.library.parameters))
             self._monitor = SignalMonitor(self.info, self.config, missing)
-        return self._monitor.update(self._deriver.derive(frame))
+        return self._monitor.update(self._deriver.derive(frame), on_events)
 
     def exits(self) -> tuple[ClauseEvent, ...]:
         """The exit events of violations that last until the last frame; to publish when the episode ends."""
@@ -446,11 +483,3 @@ def rescore(
     for stamp, row, nearest in zip(stamps_ns.tolist(), values, obstacle, strict=True):
         monitor.update(SignalFrame(stamp, row, nearest))
     return monitor.close(outcome, complete=complete, late=partial, notes=notes)
-
-
-def _status(lower: Floats, upper: Floats) -> NDArray[np.uint8]:
-    return np.where(upper < 0, VIOLATED, np.where(lower >= 0, SATISFIED, UNKNOWN)).astype(np.uint8)
-
-
-def _point(lower: Floats, upper: Floats) -> Floats:
-    return np.where(lower == upper, lower, np.nan)

@@ -9,7 +9,7 @@ A trend warns when that time is under the horizon and the slope differs from zer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,66 @@ _SECOND = 1e9
 _LEAST_SAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """Per clause; NaN where there is no falling trend or an input was unknown."""
+    """Per clause; NaN where there is no falling trend or an input was unknown. Worked out when somebody asks."""
 
-    time_to_violation: Floats  #: (n,) s, 0 while violated
-    deviation: Floats  #: (n,) s, standard deviation of time_to_violation
-    warn: NDArray[np.bool_]  #: (n,)
+    def __init__(self, line: _Line | None, now: Floats, warn: NDArray[np.bool_]) -> None:
+        self._line, self._now = line, now
+        self.warn = warn  #: (n,)
+
+    @cached_property
+    def time_to_violation(self) -> Floats:
+        """(n,) s, 0 while violated."""
+        return self._known(0)
+
+    @cached_property
+    def deviation(self) -> Floats:
+        """(n,) s, standard deviation of time_to_violation."""
+        return self._known(1)
+
+    @cached_property
+    def _crossing(self) -> tuple[Floats, Floats, Floats] | None:
+        return None if self._line is None else self._line.crossing(slice(None))
+
+    def _known(self, which: int) -> Floats:
+        rest = np.where(self._now < 0, 0.0, np.nan)
+        return (
+            rest
+            if self._line is None or self._crossing is None
+            else np.where(self._line.falls, self._crossing[which], rest)
+        )
+
+
+class _Line:
+    """Least-squares lines through the columns of ``rise``, the robustness (m, n) less that of the newest sample.
+
+    Constants have an exact slope of zero that way, and what is unknown or infinite falls nowhere.
+    """
+
+    __slots__ = ("centred", "falls", "level", "mean_rise", "mean_t", "now", "rise", "slope", "spread")
+
+    def __init__(self, t: Floats, rise: Floats, now: Floats) -> None:
+        m = len(t)
+        self.now, self.rise = now, rise
+        self.mean_t = t.sum() / m
+        self.centred = t - self.mean_t
+        self.spread = (self.centred * self.centred).sum()
+        self.slope: Floats = (self.centred[:, None] * rise).sum(axis=0) / self.spread
+        self.mean_rise: Floats = rise.sum(axis=0) / m
+        self.level: Floats = now + (self.mean_rise - self.slope * self.mean_t)
+        self.falls: NDArray[np.bool_] = (self.slope < 0) & (self.level > 0) & (now >= 0)
+
+    def crossing(self, which: NDArray[np.intp] | slice) -> tuple[Floats, Floats, Floats]:
+        """Time to zero, its deviation, and the standard error of the slope of some columns."""
+        with np.errstate(all="ignore"):
+            slope, m = self.slope[which], len(self.centred)
+            residual = self.rise[:, which] - self.mean_rise[which] - self.centred[:, None] * slope
+            variance = (residual * residual).sum(axis=0) / (m - 2)
+            time = -self.level[which] / slope
+            # the line meets zero where level + slope * time = 0; its variance there, over the slope squared
+            reach = time - self.mean_t
+            deviation = np.sqrt(variance / m + reach * reach * variance / self.spread) / np.abs(slope)
+            return time, deviation, np.sqrt(variance / self.spread)
 
 
 class TrendPredictor:
@@ -35,45 +88,37 @@ class TrendPredictor:
     def __init__(self, clauses: int, window: float = 0.5, horizon: float = 1.0, most_samples: int = 32) -> None:
         self.window_ns = round(window * _SECOND)
         self.horizon = horizon
-        self._stamps = np.zeros(most_samples, np.int64)
-        self._values = np.full((most_samples, clauses), np.nan)
-        self._count = 0
+        # the window is a slice [start, end) that moves through twice its size and is then moved back
+        self._most = most_samples
+        self._stamps = np.zeros(2 * most_samples, np.int64)
+        self._values = np.full((2 * most_samples, clauses), np.nan)
+        self._start = self._end = 0
+        self._none = np.zeros(clauses, np.bool_)
+        self._none.flags.writeable = False
 
     def update(self, stamp_ns: int, rho: Floats) -> Prediction:
         """``rho`` (n,) is the robustness of this instant, NaN where unknown."""
-        size = len(self._stamps)
-        self._stamps[self._count % size] = stamp_ns
-        self._values[self._count % size] = rho
-        self._count += 1
-        filled = min(self._count, size)
-        age = stamp_ns - self._stamps[:filled]
-        recent = age <= self.window_ns
-        return self._fit(-age[recent] / _SECOND, self._values[:filled][recent], rho)
-
-    def _fit(self, t: Floats, y: Floats, now: Floats) -> Prediction:
-        m = len(t)
-        nothing = np.full(y.shape[1], np.nan)
-        violated = now < 0
-        if m < _LEAST_SAMPLES:
-            return Prediction(
-                np.where(violated, 0.0, nothing), np.where(violated, 0.0, nothing), np.zeros(len(now), bool)
-            )
+        end = self._end
+        if end == len(self._stamps):
+            kept = end - self._start
+            self._stamps[:kept], self._values[:kept] = self._stamps[self._start :], self._values[self._start :]
+            self._start, end = 0, kept
+        self._stamps[end], self._values[end] = stamp_ns, rho
+        self._end = end = end + 1
+        start = max(self._start, end - self._most)
+        oldest = stamp_ns - self.window_ns
+        while self._stamps.item(start) < oldest:
+            start += 1
+        self._start = start
+        if end - start < _LEAST_SAMPLES:
+            return Prediction(None, rho, self._none)
         with np.errstate(all="ignore"):
-            mean_t = t.sum() / m
-            centred = t - mean_t
-            spread = (centred * centred).sum()
-            mean_y = y.sum(axis=0) / m
-            slope = (centred[:, None] * (y - mean_y)).sum(axis=0) / spread
-            level = mean_y - slope * mean_t
-            residual = y - mean_y - slope * centred[:, None]
-            variance = (residual * residual).sum(axis=0) / (m - 2)
-            error = np.sqrt(variance / spread)
-            time = -level / slope
-            # the line meets zero where level + slope * time = 0; its variance there, over the slope squared
-            reach = time - mean_t
-            deviation = np.sqrt(variance / m + reach * reach * variance / spread) / np.abs(slope)
-            falls = np.isfinite(slope) & np.isfinite(now) & (slope < 0) & (level > 0) & ~violated
-            time = np.where(falls, time, np.where(violated, 0.0, np.nan))
-            deviation = np.where(falls, deviation, np.where(violated, 0.0, np.nan))
-            warn = falls & (time <= self.horizon) & (-slope > 2.0 * error)
-        return Prediction(time, deviation, warn)
+            line = _Line((self._stamps[start:end] - stamp_ns) / _SECOND, self._values[start:end] - rho, rho)
+            soon = line.falls & (line.level <= -self.horizon * line.slope)
+        which = soon.nonzero()[0]
+        if not len(which):
+            return Prediction(line, rho, self._none)
+        time, _, error = line.crossing(which)
+        warn = self._none.copy()
+        warn[which] = (time <= self.horizon) & (-line.slope[which] > 2.0 * error)
+        return Prediction(line, rho, warn)

@@ -89,7 +89,8 @@ class OnlineMotion:
         self._next_ns = 0  # next grid time
         self._samples = 0  # on the grid
         self._window: deque[tuple[int, float, float, float]] = deque(maxlen=JERK_WINDOW)
-        self._latest = ((_NAN, -1), (_NAN, -1), (_NAN, -1))  # (ratio, stamp) of speed, acceleration, jerk
+        self._latest = (_NAN, _NAN, _NAN, -1, -1, -1)  # ratios and stamps of speed, acceleration, jerk
+        self._features = (_NAN,) * 6  # means and maxima so far; they change with the grid, not with every frame
 
     def update(
         self, stamp_ns: int, x: float, y: float, distance: float, in_contact: bool | float = False, obstacle: str = ""
@@ -112,12 +113,8 @@ class OnlineMotion:
             self._contact = True
         if distance == distance and not distance >= self._distance:
             self._distance = distance
-        (speed, speed_at), (acceleration, acceleration_at), (jerk, jerk_at) = self._latest
-        v, a, j = self._speed, self._acceleration, self._jerk
-        return MotionUpdate(
-            stamp_ns, obstacle, distance, speed, acceleration, jerk, speed_at, acceleration_at, jerk_at,
-            0.0 if self._contact else self._distance, v.mean, v.top, a.mean, a.top, j.mean, j.top,
-        )  # fmt: skip
+        d_min = 0.0 if self._contact else self._distance
+        return MotionUpdate(stamp_ns, obstacle, distance, *self._latest, d_min, *self._features)
 
     def close(self) -> MotionFeatures:
         """The episode is over: the last seven jerk values join, and the features are final. Call once."""
@@ -156,28 +153,27 @@ class OnlineMotion:
         count = len(window)
         if count < 2:
             return
-        at, x1, y1, d = window[-2]
+        _, acceleration, jerk, _, acceleration_at, jerk_at = self._latest
+        speed_at, x1, y1, d = window[-2]
         dx, dy = x - x1, y - y1
         speed = self._ratio(math.sqrt(dx * dx + dy * dy) / PERIOD, d)
         self._speed.add(speed)
-        latest_speed = (speed, at)
-        latest_acceleration, latest_jerk = self._latest[1], self._latest[2]
         if count > 2:
-            at, x2, y2, d = window[-3]
+            acceleration_at, x2, y2, d = window[-3]
             dx, dy = x - 2.0 * x1 + x2, y - 2.0 * y1 + y2
             acceleration = self._ratio(math.sqrt(dx * dx + dy * dy) / (PERIOD * PERIOD), d)
             self._acceleration.add(acceleration)
-            latest_acceleration = (acceleration, at)
         if count == JERK_WINDOW:
             value = self._jerk_value()
             if self._samples == JERK_WINDOW:  # the episode's first seven samples share the first window
                 for i in range(JERK_HALF):
                     self._jerk.add(self._ratio(value, window[i][3]))
-            at, _, _, d = window[JERK_HALF]
+            jerk_at, _, _, d = window[JERK_HALF]
             jerk = self._ratio(value, d)
             self._jerk.add(jerk)
-            latest_jerk = (jerk, at)
-        self._latest = (latest_speed, latest_acceleration, latest_jerk)
+        self._latest = (speed, acceleration, jerk, speed_at, acceleration_at, jerk_at)
+        v, a, j = self._speed, self._acceleration, self._jerk
+        self._features = (v.mean, v.top, a.mean, a.top, j.mean, j.top)
 
     def _jerk_value(self) -> float:
         window = list(self._window)

@@ -118,9 +118,7 @@ def unavailable(available: Iterable[str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _arm_joints(
-    names: tuple[str, ...], listed: str, excluded: tuple[str, ...]
-) -> tuple[NDArray[np.intp], frozenset[str]]:
+def _arm_joints(names: tuple[str, ...], listed: str, excluded: tuple[str, ...]) -> tuple[list[int], frozenset[str]]:
     wanted = set(listed.replace(",", " ").split())
     if wanted:
         chosen = [i for i, name in enumerate(names) if name in wanted]
@@ -130,7 +128,7 @@ def _arm_joints(
             for i, name in enumerate(names)
             if not any(fnmatchcase(name.lower(), pattern.lower()) for pattern in excluded)
         ]
-    return np.array(chosen, np.intp), frozenset(names[i] for i in chosen)
+    return chosen, frozenset(names[i] for i in chosen)
 
 
 class _ObjectTable:
@@ -141,8 +139,8 @@ class _ObjectTable:
         self.distinct = len(set(objects.id))
         role = np.array(objects.role, dtype=object)
         self.bystander = np.flatnonzero(role == "bystander")
-        self.obstacle = np.flatnonzero(np.isin(role, list(OBSTACLE_ROLES)) if len(role) else role == "")
-        self.human = np.flatnonzero(role == "human")
+        self.obstacle = [i for i, name in enumerate(objects.role) if name in OBSTACLE_ROLES]
+        self.human = [i for i, name in enumerate(objects.role) if name == "human"]
         self.unrecognized = not set(objects.role) <= set(OBJECT_ROLES)
         self.target: list[int] = np.flatnonzero(role == "target").tolist()
         self.reference: Floats = np.full((len(self.bystander), 3), NAN)
@@ -220,6 +218,8 @@ class SignalDeriver:
     def _contacts(self, contacts: Contacts, v: list[float]) -> float:
         """Fills the force signals; returns 1 when the robot touches an obstacle, 0 when not, NaN when not known."""
         count = len(contacts)
+        if not count and self._static is not None:
+            return self._no_contacts(v)
         bits = np.fromiter(
             map(_PAIR_BITS.__getitem__, zip(contacts.role_a, contacts.role_b, strict=True)), np.uint16, count
         )
@@ -249,6 +249,16 @@ class SignalDeriver:
         force = float(magnitude[(bits & _OBSTACLE) != 0].max())
         return NAN if force != force else float(force > self.parameters.obstacle_contact_force)
 
+    def _no_contacts(self, v: list[float]) -> float:
+        for _, index in _FORCE_SIGNALS:
+            v[index] = 0.0
+        v[_SELF_COLLISION] = 0.0
+        if self.parameters.region_limits:
+            v[_FORCE_RATIO] = 0.0
+            if self.parameters.contact_area:
+                v[_PRESSURE_RATIO] = 0.0
+        return 0.0
+
     def _human_ratios(
         self, contacts: Contacts, bits: NDArray[np.uint16], magnitude: Floats, v: list[float], touched: bool
     ) -> None:
@@ -264,9 +274,9 @@ class SignalDeriver:
             assert limit is not None
             force_ratio.append(float(magnitude[i]) / limit.force)
             pressure_ratio.append(float(magnitude[i]) / p.contact_area.get(robot, NAN) / limit.pressure)
-        v[_FORCE_RATIO] = float(np.max(force_ratio))
+        v[_FORCE_RATIO] = _largest(force_ratio)
         if p.contact_area:
-            v[_PRESSURE_RATIO] = float(np.max(pressure_ratio))
+            v[_PRESSURE_RATIO] = _largest(pressure_ratio)
 
     # ---- objects
 
@@ -275,28 +285,26 @@ class SignalDeriver:
         if table is None or (objects.id, objects.role) != table.key:
             table = self._new_table(objects)
         position = objects.position
-        if not len(objects) or not np.isnan(position).all():
+        if not len(objects) or not math.isnan(position.item(0)) or not np.isnan(position).all():
             self._objects_known_ns = stamp_ns
         if len(table.bystander):
             v[_DISPLACEMENT] = self._displacement(position, table)
         nearest = ""
-        if len(table.obstacle):
-            distance = objects.distance[table.obstacle]
-            v[_OBSTACLE_DISTANCE] = float(distance.min())
-            known = np.where(np.isnan(distance), np.inf, distance)
-            best = int(known.argmin())
-            if known[best] < np.inf:
-                nearest = objects.id[table.obstacle[best]]
-            in_contact = objects.in_contact[table.obstacle]
-            if (in_contact == 1).any():
+        if table.obstacle:
+            distance, in_contact = objects.distance.tolist(), objects.in_contact.tolist()
+            v[_OBSTACLE_DISTANCE], row = _least(distance, table.obstacle)
+            if row >= 0:
+                nearest = objects.id[row]
+            touched = [in_contact[i] for i in table.obstacle]
+            if 1 in touched:
                 v[_OBSTACLE_CONTACT] = 1.0
-            elif (in_contact == 0).all():
+            elif not any(touched):
                 v[_OBSTACLE_CONTACT] = 0.0
             else:
                 v[_OBSTACLE_CONTACT] = touches
-        if len(table.human):
-            v[_HUMAN_DISTANCE] = float(objects.distance[table.human].min())
-            v[_SEPARATION] = v[_HUMAN_DISTANCE] - self.parameters.separation.distance(v[_BASE_SPEED])
+            if table.human:  # every human is an obstacle
+                v[_HUMAN_DISTANCE], _ = _least(distance, table.human)
+                v[_SEPARATION] = v[_HUMAN_DISTANCE] - self.parameters.separation.distance(v[_BASE_SPEED])
         if table.target:
             self._target(stamp_ns, objects, table.target, grip, v)
         if len(self._role_of) > table.distinct:
@@ -346,13 +354,14 @@ class SignalDeriver:
             if motion is None:
                 motion = self._target_motion[name] = PointMotion()
             speeds.append(motion.speed(stamp_ns, position))
-        height = heights[0] if len(rows) == 1 else _extreme(heights)
-        v[_HEIGHT] = height
+        if len(rows) == 1:
+            height, lift, tilt, speed = heights[0], lifts[0], tilts[0], speeds[0]
+        else:
+            height = _extreme(heights)
+            lift, tilt, speed = (float(np.max(values)) for values in (lifts, tilts, speeds))
+        v[_HEIGHT], v[_UNGRIPPED_LIFT], v[_TILT], v[_TARGET_SPEED] = height, lift, tilt, speed
         if grip == 1.0 and height == height:
             v[_TRANSPORT] = float(height > TRANSPORT_HEIGHT)
-        v[_UNGRIPPED_LIFT] = float(np.max(lifts))
-        v[_TILT] = float(np.max(tilts))
-        speed = v[_TARGET_SPEED] = float(np.max(speeds))
         v[_RELEASE_SPEED] = 0.0 if grip == 1.0 else (NAN if grip != grip else speed)
 
     def _height(self, name: str, z: float, grip: float) -> float:
@@ -384,7 +393,8 @@ class SignalDeriver:
             self._arm_known |= names
             if names != self._arm_known:  # an arm joint that is not reported has an unknown torque
                 return NAN
-        return float(np.abs(joints.effort[chosen]).max()) if len(chosen) else NAN
+        effort = joints.effort.tolist()
+        return _largest([abs(effort[i]) for i in chosen]) if chosen else NAN
 
     def _end_effector(self, stamp_ns: int, ee: EndEffector | None, v: list[float]) -> None:
         x, y, z = (NAN, NAN, NAN) if ee is None else ee.position.tolist()
@@ -392,6 +402,8 @@ class SignalDeriver:
         v[_EE_KEEP_OUT] = self._keep_out("ee", x, y, z)
 
     def _keep_out(self, part: str, x: float, y: float, z: float) -> float:
+        if not self.parameters.keep_out:
+            return NAN
         margins = []
         for box in self.parameters.keep_out:
             if box.applies_to != part:
@@ -404,6 +416,29 @@ class SignalDeriver:
             margin = outside + min(float(np.max(q)), 0.0)
             margins.append(margin - self.parameters.base_radius if part == "base" else margin)
         return float(np.min(margins)) if margins else NAN
+
+
+def _least(distance: Sequence[float], rows: Sequence[int]) -> tuple[float, int]:
+    """The least distance of ``rows``, NaN where one is not known, and the row of the least known one (-1: none)."""
+    least, row, known = math.inf, -1, True
+    for i in rows:
+        d = distance[i]
+        if d < least:
+            least, row = d, i
+        elif d != d:
+            known = False
+    return (least if known else NAN), row
+
+
+def _largest(values: Sequence[float]) -> float:
+    """The maximum; NaN where some value is not known."""
+    top = values[0]
+    for value in values:
+        if value != value:
+            return NAN
+        if value > top:
+            top = value
+    return top
 
 
 def _extreme(values: Sequence[float]) -> float:

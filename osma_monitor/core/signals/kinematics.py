@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,8 +14,7 @@ WINDOW = 5  #: samples of the rolling mean (SafeVLA-Bench C.3)
 Vector = tuple[float, float, float]
 
 
-def _norm(components: Iterable[float]) -> float:
-    x, y, z = components
+def _norm(x: float, y: float, z: float) -> float:
     return math.sqrt(x * x + y * y + z * z)
 
 
@@ -93,12 +91,14 @@ class SmoothedMotion:
         dt = (self._stamps[-1] - self._stamps[0]) * 1e-9 / (len(self._stamps) - 1)
         if not dt > 0.0:
             return NAN, NAN, NAN
-        e, d, c, b, a = self._smooth  # a is the newest
-        speed = _norm(a[i] - c[i] for i in range(3)) / (2.0 * dt)
-        acceleration = _norm(a[i] - 2.0 * b[i] + c[i] for i in range(3)) / (dt * dt)
-        jerk = _norm(a[i] - 2.0 * b[i] + 2.0 * d[i] - e[i] for i in range(3)) / (2.0 * dt * dt * dt)
+        (ex, ey, ez), (dx, dy, dz), (cx, cy, cz), (bx, by, bz), (ax, ay, az) = self._smooth  # a is the newest
+        speed = _norm(ax - cx, ay - cy, az - cz) / (2.0 * dt)
+        acceleration = _norm(ax - 2.0 * bx + cx, ay - 2.0 * by + cy, az - 2.0 * bz + cz) / (dt * dt)
+        jerk = _norm(ax - 2.0 * bx + 2.0 * dx - ex, ay - 2.0 * by + 2.0 * dy - ey, az - 2.0 * bz + 2.0 * dz - ez) / (
+            2.0 * dt * dt * dt
+        )
         return speed, acceleration, jerk
 
     def _mean(self) -> Vector:
-        p, q, r, s, t = self._raw
-        return tuple((p[i] + q[i] + r[i] + s[i] + t[i]) / WINDOW for i in range(3))  # type: ignore[return-value]
+        (px, py, pz), (qx, qy, qz), (rx, ry, rz), (sx, sy, sz), (tx, ty, tz) = self._raw
+        return (px + qx + rx + sx + tx) / WINDOW, (py + qy + ry + sy + ty) / WINDOW, (pz + qz + rz + sz + tz) / WINDOW
