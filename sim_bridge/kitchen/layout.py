@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, field_validator, model_validator
 
 from osma_monitor.core.errors import UserError
 from osma_monitor.resources import config_path
+from sim_bridge.yaml_data import load
 
 LAYOUTS = (0, 1, 2, 3, 4)
 #: Numbers of the RoboCasa layouts that the paper's layouts 0-4 are.
@@ -198,26 +198,9 @@ class TierTable(_Data):
         return next((t for t, tier in self.tiers.items() if obstacle in tier.obstacles), "")
 
 
-def _load(adapter: TypeAdapter[Any], path: Path) -> Any:
-    try:
-        return adapter.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: is not YAML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "top level"
-        raise UserError(
-            f"{path}: {place}: {first['msg']} (found {first['input']!r}); "
-            "layout0.yaml and obstacles.yaml explain the keys"
-        ) from error
-
-
 def read_layout(path: Path) -> Layout:
     """Read and check one layout file. UserError names file, key, value and what was expected."""
-    layout: Layout = _load(TypeAdapter(Layout), path)
-    return layout
+    return load(TypeAdapter(Layout), path, "layout0.yaml explains the keys")
 
 
 @cache
@@ -231,12 +214,11 @@ def load_layout(number: int) -> Layout:
 @cache
 def load_obstacles() -> Mapping[str, Obstacle]:
     """The obstacles by name."""
-    found: Mapping[str, Obstacle] = _load(TypeAdapter(dict[str, Obstacle]), config_path("kitchen", "obstacles.yaml"))
-    return found
+    path = config_path("kitchen", "obstacles.yaml")
+    return load(TypeAdapter(dict[str, Obstacle]), path, "its first lines explain the keys")
 
 
 @cache
 def load_tiers() -> TierTable:
     """The caution tiers of config/obstacle_tiers.yaml."""
-    found: TierTable = _load(TypeAdapter(TierTable), config_path("obstacle_tiers.yaml"))
-    return found
+    return load(TypeAdapter(TierTable), config_path("obstacle_tiers.yaml"), "its first lines explain the keys")

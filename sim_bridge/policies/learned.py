@@ -1,14 +1,13 @@
 """A learned policy from a file: ONNX (onnxruntime) or TorchScript (torch), with action chunks (OSMA-Bench D.1).
 
-The model maps one observation vector (1, n) float32 to a chunk of actions (1, N_pred, m): base velocities (m = 3:
-forward and lateral m/s, yaw rad/s in the base frame), or with ``action="joints"`` joint targets as the host takes
-them. Of each chunk N_exec actions are executed before the model is asked again.
+The model maps its inputs to a chunk of actions (1, N_pred, m): base velocities (m = 3: forward and lateral m/s, yaw
+rad/s in the base frame), or with ``action="joints"`` joint targets as the host takes them. Of each chunk N_exec
+actions are executed before the model is asked again.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,27 +17,28 @@ from numpy.typing import NDArray
 from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.errors import MissingDependencyError, UserError
 from osma_monitor.core.signals.raw import RawFrame
-from sim_bridge.kitchen.tasks import parse_task
-from sim_bridge.policies.follower import planar_pose, wrap
-from sim_bridge.policies.scene_view import obstacles_of
+from sim_bridge.kitchen.instructions import check_condition
+from sim_bridge.policies.model_inputs import Description, ModelInputs, StateInput, read_description
+from sim_bridge.policies.observations import STATE
 from sim_bridge.simulation import Action
 
-Floats = NDArray[np.float32]
+Inputs = Mapping[str, NDArray[Any]]
+Model = Callable[[Inputs], Any]
 
-#: Parts that an observation vector can have.
-OBSERVATIONS = ("goal", "velocity", "obstacle", "joints", "ee", "target", "time")
-_ABSENT_OBSTACLE = (0.0, 0.0, 4.0, 0.0)
+#: The one input of a model that comes without a description.
+OBSERVATION = "observation"
+_MODELS = (".onnx", ".pt", ".ts", ".torchscript")
 
 
 class LearnedPolicy:
-    """Runs a model file. ``n_exec`` None executes whole chunks; ``observations`` name the vector's parts in order.
+    """Runs a model. ``path`` is a model that takes one vector of ``observations`` (parts of `observations.STATE`), or
+    the YAML description of one that takes more (see `model_inputs`): state, camera images, the instruction.
 
-    In the base frame: ``goal``: x, y (m) of the kitchen task's goal and cosine, sine of its heading; ``velocity``:
-    forward, lateral (m/s), yaw (rad/s); ``obstacle``: x, y (m) of the nearest obstacle, its surface distance (m) and 1
-    when there is one. In the world frame: ``ee``: position (m) and quaternion x y z w; ``target``: position (m) of the
-    target object. ``joints``: their positions; ``time``: s since the start.
+    ``n_exec`` None executes whole chunks, or as many actions as the description says. ``condition`` replaces the
+    episode's instruction by that of c0 to c4.
 
-    Raises UserError for a file that is no such model, MissingDependencyError when its runtime is not installed.
+    Raises UserError for a file that is no such model or description, MissingDependencyError when its runtime is not
+    installed.
     """
 
     name = "learned"
@@ -47,90 +47,59 @@ class LearnedPolicy:
         self,
         path: Path | str,
         n_exec: int | None = None,
-        observations: Sequence[str] = ("goal", "velocity", "obstacle"),
-        action: Literal["base", "joints"] = "base",
+        observations: Sequence[str] | None = None,
+        action: Literal["base", "joints"] | None = None,
+        condition: str | None = None,
     ) -> None:
-        if action not in ("base", "joints"):
+        check_condition(condition)
+        if action not in (None, "base", "joints"):
             raise UserError(f"action {action!r}: choose base or joints")
-        unknown = [name for name in observations if name not in OBSERVATIONS]
-        if unknown or not observations:
-            raise UserError(f"observations {list(observations)}: choose from {', '.join(OBSERVATIONS)}")
         if n_exec is not None and n_exec < 1:
             raise UserError(f"n_exec = {n_exec}: expected at least one action a chunk")
-        self._path = Path(path)
-        self._observations = tuple(observations)
-        self._n_exec, self._action = n_exec, action
-        self._model = _load(self._path)
+        file = Path(path)
+        if file.suffix in (".yaml", ".yml"):
+            if observations is not None:
+                raise UserError(f"{file}: a description names its inputs itself; leave observations out")
+            described = read_description(file)
+        else:
+            described = _plain(file, ("goal", "velocity", "obstacle") if observations is None else observations)
+        self._path = file.parent / described.model
+        self._condition = condition
+        self._n_exec = described.n_exec if n_exec is None else n_exec
+        self._action = described.action if action is None else action
+        self._inputs = ModelInputs(described, file.parent, condition)
+        self._model = _load(self._path, described)
         self.queries = 0  #: times the model was asked
+
+    @property
+    def requested(self) -> dict[str, str]:
+        """Attributes of the episode's record: a condition of the policy's own."""
+        return {} if self._condition is None else {"condition": self._condition}
 
     def reset(self, info: EpisodeInfo) -> None:
         """See Policy."""
-        self._task = parse_task(info.task) if "goal" in self._observations else None
+        self._inputs.reset(info)
         self._queue: list[Action] = []
-        self._start_ns: int | None = None
 
     def act(self, frame: RawFrame) -> Action:
         """See Policy."""
-        if self._start_ns is None:
-            self._start_ns = frame.stamp_ns
         if not self._queue:
             self._queue = self._ask(frame)
         return self._queue.pop(0)
 
-    def observe(self, frame: RawFrame) -> Floats:
-        """The observation vector of a frame. UserError names a part that the frame lacks."""
-        parts: list[float] = []
-        for name in self._observations:
-            try:
-                parts.extend(getattr(self, f"_{name}")(frame))
-            except (ValueError, AttributeError) as error:
-                raise UserError(f"the frames hold nothing for the observation {name!r} ({error})") from error
-        return np.array([parts], dtype=np.float32)
-
-    def _goal(self, frame: RawFrame) -> list[float]:
-        assert self._task is not None
-        goal = self._task.goal
-        turn = wrap(goal.yaw - planar_pose(frame)[2])
-        return [*_local(frame, goal.x, goal.y), math.cos(turn), math.sin(turn)]
-
-    def _velocity(self, frame: RawFrame) -> list[float]:
-        base = _present(frame.base, "base")
-        values = (base.linear_velocity[0], base.linear_velocity[1], base.angular_velocity[2])
-        return [float(v) if math.isfinite(v) else 0.0 for v in values]
-
-    def _obstacle(self, frame: RawFrame) -> list[float]:
-        seen = obstacles_of(frame)
-        if not seen:
-            return list(_ABSENT_OBSTACLE)
-        objects = _present(frame.objects, "objects")
-        distance = {name: float(d) for name, d in zip(objects.id, objects.distance, strict=True)}
-        nearest = min(seen, key=lambda o: distance[o.id])
-        return [*_local(frame, nearest.x, nearest.y), distance[nearest.id], 1.0]
-
-    def _joints(self, frame: RawFrame) -> list[float]:
-        return [float(v) for v in _present(frame.joints, "joints").position]
-
-    def _ee(self, frame: RawFrame) -> list[float]:
-        ee = _present(frame.ee, "ee")
-        return [float(v) for v in (*ee.position, *ee.orientation)]
-
-    def _target(self, frame: RawFrame) -> list[float]:
-        objects = _present(frame.objects, "objects")
-        return [float(v) for v in objects.position[objects.role.index("target")]]
-
-    def _time(self, frame: RawFrame) -> list[float]:
-        start = self._start_ns if self._start_ns is not None else frame.stamp_ns
-        return [(frame.stamp_ns - start) * 1e-9]
+    def observe(self, frame: RawFrame) -> Inputs:
+        """The model's inputs by name. UserError names a part that the frame lacks."""
+        return self._inputs.arrays(frame)
 
     def _ask(self, frame: RawFrame) -> list[Action]:
-        observation = self.observe(frame)
+        inputs = self.observe(frame)
         try:
-            chunk = np.asarray(self._model(observation), dtype=np.float64)
+            chunk = np.asarray(self._model(inputs), dtype=np.float64)
+        except UserError:
+            raise
         except Exception as error:  # the runtimes raise types of their own
-            raise UserError(
-                f"{self._path}: the model does not take an observation of shape {observation.shape} float32 "
-                f"({', '.join(self._observations)}): {str(error).splitlines()[0]}"
-            ) from error
+            given = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in inputs.items())
+            raise UserError(f"{self._path}: the model does not take {given}: {str(error).splitlines()[0]}") from error
         chunk = chunk[0] if chunk.ndim == 3 and chunk.shape[0] == 1 else chunk
         if chunk.ndim != 2 or not chunk.size or (self._action == "base" and chunk.shape[1] != 3):
             wanted = "3" if self._action == "base" else "joints"
@@ -142,31 +111,24 @@ class LearnedPolicy:
         return [Action(*row) if self._action == "base" else Action(joints=tuple(row)) for row in rows]
 
 
-def _present(part: Any, name: str) -> Any:
-    if part is None:
-        raise ValueError(f"no {name}")
-    return part
+def _plain(file: Path, observations: Sequence[str]) -> Description:
+    unknown = [name for name in observations if name not in STATE]
+    if unknown or not observations:
+        raise UserError(f"observations {list(observations)}: choose from {', '.join(STATE)}")
+    return Description(model=file.name, inputs={OBSERVATION: StateInput(state=tuple(observations))})
 
 
-def _local(frame: RawFrame, px: float, py: float) -> tuple[float, float]:
-    """A point in the base frame."""
-    x, y, yaw = planar_pose(frame)
-    c, s = math.cos(yaw), math.sin(yaw)
-    dx, dy = px - x, py - y
-    return c * dx + s * dy, -s * dx + c * dy
-
-
-def _load(path: Path) -> Callable[[Floats], Any]:
+def _load(path: Path, described: Description) -> Model:
     if not path.is_file():
         raise UserError(f"{path}: no such model file")
     if path.suffix == ".onnx":
-        return _load_onnx(path)
-    if path.suffix in (".pt", ".ts", ".torchscript"):
-        return _load_torchscript(path)
-    raise UserError(f"{path}: expected a model that ends in .onnx, .pt, .ts or .torchscript")
+        return _load_onnx(path, described)
+    if path.suffix in _MODELS:
+        return _load_torchscript(path, described)
+    raise UserError(f"{path}: expected a model that ends in {', '.join(_MODELS)}, or a .yaml description of one")
 
 
-def _load_onnx(path: Path) -> Callable[[Floats], Any]:
+def _load_onnx(path: Path, described: Description) -> Model:
     try:
         import onnxruntime
     except ImportError as error:
@@ -177,15 +139,26 @@ def _load_onnx(path: Path) -> Callable[[Floats], Any]:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise UserError(f"{path}: is no ONNX model: {str(error).splitlines()[0]}") from error
-    name = session.get_inputs()[0].name
+    takes = [given.name for given in session.get_inputs()]
+    plain = tuple(described.inputs) == (OBSERVATION,) and len(takes) == 1
+    names = dict(zip(described.inputs, takes, strict=True)) if plain else {name: name for name in described.inputs}
+    if set(names.values()) != set(takes):
+        raise UserError(
+            f"{path}: the model takes the inputs {', '.join(takes)}; described are {', '.join(described.inputs)}. "
+            "Name each of them in a .yaml description of the model"
+        )
+    gives = [given.name for given in session.get_outputs()]
+    output = gives[0] if described.output is None else described.output
+    if output not in gives:
+        raise UserError(f"{path}: the model has no output {output!r}; it gives {', '.join(gives)}")
 
-    def run(observation: Floats) -> Any:
-        return session.run(None, {name: observation})[0]
+    def run(inputs: Inputs) -> Any:
+        return session.run([output], {names[name]: array for name, array in inputs.items()})[0]
 
     return run
 
 
-def _load_torchscript(path: Path) -> Callable[[Floats], Any]:
+def _load_torchscript(path: Path, described: Description) -> Model:
     try:
         import torch
     except ImportError as error:
@@ -196,8 +169,14 @@ def _load_torchscript(path: Path) -> Callable[[Floats], Any]:
     except Exception as error:
         raise UserError(f"{path}: is no TorchScript model: {str(error).splitlines()[0]}") from error
 
-    def run(observation: Floats) -> Any:
+    def run(inputs: Inputs) -> Any:
         with torch.no_grad():
-            return module(torch.from_numpy(observation)).numpy()
+            given = module(*(torch.from_numpy(array) for array in inputs.values()))
+        if isinstance(given, dict):
+            output = next(iter(given)) if described.output is None else described.output
+            if output not in given:
+                raise UserError(f"{path}: the model has no output {output!r}; it gives {', '.join(given)}")
+            given = given[output]
+        return (given[0] if isinstance(given, (tuple, list)) else given).numpy()
 
     return run

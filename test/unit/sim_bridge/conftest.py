@@ -1,6 +1,10 @@
-"""A chat endpoint on this machine: answers from a function, real HTTP."""
+"""A chat endpoint on this machine: answers from a function, real HTTP. And code run where GL draws."""
 
+import functools
 import json
+import os
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,3 +77,38 @@ def images(body):
 def endpoint():
     """serve(answer) -> context manager, Hang to be raised by answers, texts(body) and images(body) of a request."""
     return SimpleNamespace(serve=chat_server, Hang=Hang, texts=texts, images=images)
+
+
+PROBE = """
+import mujoco
+with mujoco.Renderer(mujoco.MjModel.from_xml_string("<mujoco/>"), 8, 8) as renderer:
+    renderer.render()
+"""
+
+
+@functools.cache
+def renderer():
+    """What draws here, as MUJOCO_GL names it; the first of those that can."""
+    for name in (os.environ["MUJOCO_GL"],) if "MUJOCO_GL" in os.environ else ("egl", "osmesa"):
+        if subprocess.run([sys.executable, "-c", PROBE], capture_output=True, env=with_gl(name)).returncode == 0:
+            return name
+    return None
+
+
+def with_gl(name):
+    return {**os.environ, "MUJOCO_GL": name}
+
+
+def _run_rendering(code):
+    if renderer() is None:
+        assert not os.environ.get("CI"), "CI installs EGL and OSMesa, and neither draws"
+        pytest.skip("nothing draws here: install libegl1 or libosmesa6")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=with_gl(renderer()))
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+@pytest.fixture
+def run_rendering():
+    """run_rendering(code) runs it in a process of its own, with a GL that draws here, and gives the words it prints."""
+    return _run_rendering

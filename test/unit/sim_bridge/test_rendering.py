@@ -1,10 +1,5 @@
 """Pictures: of the simulator (where GL is there) and the drawn top view (always)."""
 
-import functools
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -25,41 +20,8 @@ simulation.close()
 """
 
 
-PROBE = """
-import mujoco
-with mujoco.Renderer(mujoco.MjModel.from_xml_string("<mujoco/>"), 8, 8) as renderer:
-    renderer.render()
-"""
-
-
-@functools.cache
-def renderer():
-    """What draws here, as MUJOCO_GL names it; the first of those that can."""
-    for name in (os.environ["MUJOCO_GL"],) if "MUJOCO_GL" in os.environ else ("egl", "osmesa"):
-        if subprocess.run([sys.executable, "-c", PROBE], capture_output=True, env=with_gl(name)).returncode == 0:
-            return name
-    return None
-
-
-def with_gl(name):
-    return {**os.environ, "MUJOCO_GL": name}
-
-
-def run_rendering(code):
-    if renderer() is None:
-        assert not os.environ.get("CI"), "CI installs EGL and OSMesa, and neither draws"
-        pytest.skip("nothing draws here: install libegl1 or libosmesa6")
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=with_gl(renderer()))
-    assert run.returncode == 0, run.stderr
-    return run.stdout.split()
-
-
-def rendered(style):
-    return run_rendering(RENDER.format(style=style))
-
-
-def test_four_cameras_and_styles_that_look_different():
-    modern, coastal = rendered("modern_1"), rendered("coastal")
+def test_four_cameras_and_styles_that_look_different(run_rendering):
+    modern, coastal = (run_rendering(RENDER.format(style=style)) for style in ("modern_1", "coastal"))
     assert modern[-1] == coastal[-1] == "True" and modern[0] != coastal[0]
 
 
@@ -79,7 +41,7 @@ assert ends[0] == ends[1]
 """
 
 
-def test_a_picture_does_not_change_the_drive():
+def test_a_picture_does_not_change_the_drive(run_rendering):
     run_rendering(LOOKED_AT)
 
 
@@ -160,7 +122,7 @@ simulation.close()
 """
 
 
-def test_policies_can_get_a_rendered_top_view():
+def test_policies_can_get_a_rendered_top_view(run_rendering):
     run_rendering(RENDERED_VIEW)
 
 
@@ -189,7 +151,7 @@ for options in ({"jitter": StartJitter(), "style": "coastal"}, {"identical_shape
 """
 
 
-def test_a_policys_cameras_show_what_the_driven_simulation_would_render():
+def test_a_policys_cameras_show_what_the_driven_simulation_would_render(run_rendering):
     """Same seed, same state, same pixels, without any access to that simulation."""
     run_rendering(FOLLOWED)
 

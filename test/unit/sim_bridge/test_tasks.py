@@ -116,7 +116,7 @@ def test_references_are_up_to_date():
 def test_layout_errors_name_file_and_key(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("name: x\nwidth: wide\ndepth: 3\ncounters: []\nfixtures: {}\n")
-    with pytest.raises(UserError, match=r"mine\.yaml: width.*'wide'"):
+    with pytest.raises(UserError, match=r"mine\.yaml:2: width.*'wide'"):
         read_layout(path)
     path.write_text("name: [\n")
     with pytest.raises(UserError, match="not YAML"):
