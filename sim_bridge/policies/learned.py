@@ -169,9 +169,13 @@ def _load_torchscript(path: Path, described: Description) -> Model:
     except Exception as error:
         raise UserError(f"{path}: is no TorchScript model: {str(error).splitlines()[0]}") from error
 
+    takes = {argument.name for argument in module.forward.schema.arguments}
+    by_name = set(described.inputs) <= takes  # traced models may have lost their names
+
     def run(inputs: Inputs) -> Any:
+        tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
         with torch.no_grad():
-            given = module(*(torch.from_numpy(array) for array in inputs.values()))
+            given = module(**tensors) if by_name else module(*tensors.values())
         if isinstance(given, dict):
             output = next(iter(given)) if described.output is None else described.output
             if output not in given:

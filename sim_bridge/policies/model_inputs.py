@@ -4,7 +4,7 @@
     n_exec: 8                             # actions of a chunk that are executed; left out: all
     action: base                          # or joints
     output: actions                       # which output is the chunk; left out: the first
-    inputs:                               # by the model's own names; in its order for TorchScript
+    inputs:                               # by the model's own names; TorchScript without those names: in its order
       state:    {state: [goal, velocity, obstacle]}
       image:    {camera: robot_left, width: 224, height: 224, layout: chw, mean: [...], std: [...]}
       tokens:   {instruction: tokens, length: 32}
