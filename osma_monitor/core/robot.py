@@ -144,7 +144,9 @@ class RobotModel:
     transform_age: float = 0.5  #: s that a transform of /tf is held; older, what it leads to is unknown
     force_sensors: tuple[ForceSensor, ...] = ()
     footprint: tuple[Shape, ...] = ()  #: empty: no distance is derived from poses
-    model_file: str = ""  #: URDF or MJCF whose collision shapes are the footprint
+    model_file: str = ""  #: URDF or MJCF (path beside the robot file) whose collision shapes join the footprint
+    model_base: str = ""  #: its link or body whose frame the base's pose gives; empty: the root
+    notes: tuple[str, ...] = ()  #: said at start; the reader adds what it left out of model_file
     command_topics: tuple[str, ...] = field(default=("cmd_vel",))
 
     def parts(self) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from osma_monitor.core.robot import Primitive, Shape
+from osma_monitor.core.signals.geometry import Primitive as Tilted
+from osma_monitor.core.signals.geometry import shadow
 from osma_monitor.core.signals.kinematics import yaw
 from osma_monitor.core.signals.raw import CONTACT_UNKNOWN, Floats, Objects, RawFrame
 from osma_monitor.io import yaml_files
@@ -105,8 +107,16 @@ def check(obstacles: ObstacleMap, file: str) -> ObstacleMap:
 
 def footprint_solids(shapes: Sequence[Shape]) -> list[Solid]:
     """The robot file's footprint as solids of the base frame; shapes of other frames (an arm) are left out."""
-    upright = [s for s in shapes if s.frame in BASE_FRAMES]
-    return [solid(s.primitive, s.size, s.position, yaw(np.array(s.orientation))) for s in upright]
+    return [_base_solid(s) for s in shapes if s.frame in BASE_FRAMES]
+
+
+def _base_solid(shape: Shape) -> Solid:
+    x, y, _, _ = shape.orientation
+    if x == 0.0 and y == 0.0:
+        return solid(shape.primitive, shape.size, shape.position, yaw(np.array(shape.orientation)))
+    # a wheel or a tilted box: its shadow on the floor
+    core, low, high, plane, space = shadow(Tilted(shape.primitive, shape.size, shape.position, shape.orientation))
+    return Solid(core, low, high, plane, space)
 
 
 @dataclass

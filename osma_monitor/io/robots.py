@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.robot import RobotModel
+from osma_monitor.core.signals.geometry import Primitive as Geometry
+from osma_monitor.io.robot_shapes import model_shapes
 from osma_monitor.resources import config_path
 
 _ADAPTER = TypeAdapter(RobotModel)
@@ -68,6 +71,15 @@ def parse_robot(text: str, file: str = "<text>") -> RobotModel:
         raise UserError(
             f"{file}:{_line(tree, ('gripper',))}: gripper.joint: {model.gripper.joint!r} is none of the joints {names}"
         )
+    for i, shape in enumerate(model.footprint):
+        try:
+            Geometry(shape.primitive, shape.size)
+        except ValueError as error:
+            raise UserError(f"{file}:{_line(tree, ('footprint', i))}: footprint: {error}") from error
+    if model.model_file:
+        shapes, left_out = model_shapes(Path(file).parent / model.model_file, model.model_base)
+        notes = tuple(f"{model.model_file}: left out of the footprint: {text}" for text in left_out)
+        return replace(model, footprint=(*model.footprint, *shapes), notes=(*model.notes, *notes))
     return model
 
 

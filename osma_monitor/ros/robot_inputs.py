@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from osma_monitor.core.robot import (
 from osma_monitor.core.signals.geometry import Primitive, with_distances
 from osma_monitor.core.signals.raw import ENVIRONMENT, Base, Contacts, EndEffector, Floats, Objects, RawFrame
 from osma_monitor.core.signals.transforms import IDENTITY, StaleTransformError, Transform, UnknownFrameError
+from osma_monitor.io.bag.cdr import Decoded
 from osma_monitor.io.bag.messages import CONVERSIONS, object_shapes
 from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, footprint_solids
 from osma_monitor.msg import ObjectShapes
@@ -107,10 +108,15 @@ class RobotInputs:
             )
 
     def notes(self) -> dict[str, str]:
-        """For the diagnostics: which frames are known."""
+        """For the diagnostics: which frames are known, what the robot's outline is."""
         frames = sorted(self.buffer.frames)
         known = ", ".join(frames[:_NAMED]) + (f" and {len(frames) - _NAMED} more" if len(frames) > _NAMED else "")
-        return {topics.TF: self._transforms_note or f"{self._transforms} transforms", "frames": known or "none"}
+        shapes = "; ".join((f"{len(self.robot.footprint)} shapes", *self.robot.notes))
+        return {
+            topics.TF: self._transforms_note or f"{self._transforms} transforms",
+            "frames": known or "none",
+            "footprint": shapes,
+        }
 
     def destroy(self) -> None:
         """Stop listening."""
@@ -169,34 +175,33 @@ class RobotInputs:
                 f"robot {self.robot.name}: topic {spec.topic}: {type_name} gives no {spec.part}; "
                 f"expected {', '.join(known)}"
             )
-        convert = known[type_name]
 
-        def values(message: Any) -> Iterable[tuple[str, Any]]:
-            value = convert(message)
+        def place(sample: Decoded) -> list[tuple[str, Any]]:
+            value = sample.value
             if spec.part == "joints":
                 if self.robot.joints:
                     value = convert_joints(self.robot, value.name, value.position, value.velocity, value.effort)
-                yield spec.topic, value
+                placed = [(spec.topic, value)]
                 if spec.topic == self._gripper_topic and self.robot.gripper is not None:
                     held = gripper_contact(self.robot.gripper, value)
                     if held is not None:
-                        yield f"{spec.topic}#gripper", held
-                return
+                        placed.append((f"{spec.topic}#gripper", held))
+                return placed
             if spec.part == "objects":
                 value = _with_roles(value, spec)
-            yield spec.topic, self._in_robot_frame(value, message, spec.frame, spec.topic)
+            return [(spec.topic, self._in_robot_frame(value, sample, spec.frame, spec.topic))]
 
-        return TopicInput(spec.part, spec.topic, message_type(type_name), values, spec.deadline)
+        return TopicInput(spec.part, spec.topic, message_type(type_name), known[type_name], place, spec.deadline)
 
-    def _in_robot_frame(self, value: Any, message: Any, named: str, topic: str) -> Any:
+    def _in_robot_frame(self, value: Any, sample: Decoded, named: str, topic: str) -> Any:
         """Poses and forces in the robot file's one frame; poses in a frame that is not known are unknown."""
         if not isinstance(value, (Base, EndEffector, Contacts, Objects)):
             return value
-        frame = message.header.frame_id or named
+        frame = sample.frame_id or named
         if not frame:
             return value
         try:
-            move = self.buffer.lookup(self.robot.frame, frame, to_ns(message.header.stamp))
+            move = self.buffer.lookup(self.robot.frame, frame, sample.stamp_ns)
         except UnknownFrameError as error:
             self._refuse_frame(topic, frame, error)
             return _without_pose(value)
@@ -215,12 +220,14 @@ class RobotInputs:
         self._refuse(topic, f"{kind} {frame[:_LONGEST_NAME]!r}", str(error))
 
     def _force_input(self, sensor: ForceSensor) -> TopicInput:
-        def values(message: WrenchStamped) -> Iterable[tuple[str, Any]]:
+        def convert(message: WrenchStamped) -> Floats:
             f = message.wrench.force
-            measured = np.array([f.x, f.y, f.z])
-            stamp_ns = to_ns(message.header.stamp)
+            return np.array([f.x, f.y, f.z])
+
+        def place(sample: Decoded) -> list[tuple[str, Any]]:
+            measured, stamp_ns = sample.value, sample.stamp_ns
             self._readings[sensor.topic].append((stamp_ns, measured))
-            frame = message.header.frame_id or sensor.frame
+            frame = sample.frame_id or sensor.frame
             try:
                 placed = self.buffer.lookup(self.robot.frame, frame, stamp_ns)
             except UnknownFrameError as error:
@@ -230,9 +237,9 @@ class RobotInputs:
             else:
                 force = contact_force(sensor, measured, placed, self._tares[sensor.topic])
             pair = ((sensor.body,), (ENVIRONMENT,), (sensor.role,), (sensor.against,))
-            yield sensor.topic, Contacts(*pair, force.reshape(1, 3))
+            return [(sensor.topic, Contacts(*pair, force.reshape(1, 3)))]
 
-        return TopicInput("contacts", sensor.topic, WrenchStamped, values, sensor.deadline)
+        return TopicInput("contacts", sensor.topic, WrenchStamped, convert, place, sensor.deadline)
 
     # -- tare ----------------------------------------------------------------------------------------------------
 
@@ -267,6 +274,8 @@ def message_type(name: str) -> type:
 
 def _with_roles(value: Objects, spec: InputSpec) -> Objects:
     """Objects that come without role or category get those of the robot file."""
+    if all(value.role) and all(value.category):
+        return value
     role = tuple(r or spec.role for r in value.role)
     category = tuple(c or spec.category for c in value.category)
     return replace(value, role=role, category=category)

@@ -106,6 +106,8 @@ class SafetyMonitor(LifecycleNode):
             config = self._monitor_config()
             folder = self._log_folder()
             self.robot = load_robot(self.values.robot) if self.values.robot else None
+            for note in self.robot.notes if self.robot is not None else ():
+                self._report(note)
             if self.values.obstacles and self.robot is None:
                 raise UserError("a map of obstacles needs a robot file with a footprint: give the parameter robot")
             if self.robot is not None:

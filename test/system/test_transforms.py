@@ -28,7 +28,14 @@ name: cart
 frame: odom
 inputs: [{part: base, topic: odom}, {part: objects, topic: objects}]
 primary: odom
-footprint: [{primitive: cylinder, size: [0.2, 0.5], position: [0.0, 0.0, 0.5]}]
+model_file: cart.urdf
+"""
+MODEL = """<robot name="cart">
+  <link name="base_link"><collision><origin xyz="0 0 0.5"/>
+    <geometry><cylinder radius="0.2" length="1.0"/></geometry></collision></link>
+  <link name="arm"><collision><geometry><box size="9 9 9"/></geometry></collision></link>
+  <joint name="shoulder" type="revolute"><parent link="base_link"/><child link="arm"/></joint>
+</robot>
 """
 
 
@@ -64,6 +71,7 @@ def cart(observer, nodes, tmp_path):
     driver.states = observer.listen(SafetyState, of(topics.STATE))
     driver.diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
     (tmp_path / "cart.yaml").write_text(ROBOT)
+    (tmp_path / "cart.urdf").write_text(MODEL)
     driver.monitor = nodes.start(
         "safety_monitor", robot=tmp_path / "cart.yaml", episode_log="", suite="kitchen", templates=["navigate"]
     )
@@ -105,6 +113,7 @@ def test_poses_of_a_camera_on_a_moving_base_come_in_the_robots_frame(cart, nodes
     # a transform is held for the moment until the next one
     assert np.median(errors) < 0.1 * SPEED and max(errors) < 0.5 * SPEED
     notes = cart.until(lambda: values(cart.diagnostics, "inputs"), "the diagnostics", cart.send, cart.monitor)[2]
+    assert notes["footprint"] == "1 shapes; cart.urdf: left out of the footprint: links that joints move: arm"
     assert notes["frames"] == "base_link, camera, odom" and "not read" not in notes["/tf"]
 
 

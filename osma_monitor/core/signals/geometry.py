@@ -80,6 +80,14 @@ def distance(
     return min(_between(x, y) for x in first for y in second)
 
 
+def shadow(primitive: Primitive) -> tuple[Floats, float, float, float, float]:
+    """A primitive as its convex shadow (n, 2) on the floor, lowest and highest height, and what rounds it: a radius in
+    the plane and one in space.
+    """
+    solid = _solid(primitive, np.array(primitive.position), rotation(np.array(primitive.orientation)))
+    return solid.core, solid.low, solid.high, solid.plane_radius, solid.space_radius
+
+
 def rotation(orientation: Floats) -> Floats:
     """Rotation matrix (3, 3) of a quaternion x y z w of any length but 0."""
     x, y, z, w = orientation / np.sqrt((orientation * orientation).sum())

@@ -139,7 +139,7 @@ def test_transforms_of_tf_are_used_at_the_stamp():
     robot.take_transforms(tf_message("base", "post", 0, 5.0, 1.001), fixed=False)
     message.header.frame_id = "post"
     assert values(inputs["tool"], message)["tool"].position == pytest.approx([5.0, 0.0, 0.0])
-    assert robot.notes() == {"/tf": "3 transforms", "frames": "base, camera, map, post"}
+    assert robot.notes() == {"/tf": "3 transforms", "frames": "base, camera, map, post", "footprint": "0 shapes"}
 
 
 def test_a_broken_sender_of_transforms_fills_no_memory():
