@@ -15,7 +15,7 @@ Nothing is dropped in silence: what is refused becomes a :class:`Fault` and is c
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -80,11 +80,15 @@ class _Pending:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Held:
-    stamp_ns: int
-    value: Any
-    fresh: bool = True  #: no frame has looked at it yet
+    """What hold mode keeps of one input."""
+
+    spec: Input
+    fresh: deque[tuple[int, Any]] = field(default_factory=deque)  #: (stamp, value) that no frame has looked at yet
+    stamp_ns: int = 0  #: of the latest value that a frame looked at; 0: none
+    value: Any = None
+    stale: bool = False
 
 
 class FrameAssembler:
@@ -106,7 +110,8 @@ class FrameAssembler:
             raise ValueError(f"primary input {config.primary!r} is none of {keys}")
         self.config = config
         self.counts: Counter[FaultKind] = Counter()
-        self._inputs = {i.key: i for i in config.inputs}
+        # in the order in which several topics of one part are joined
+        self._inputs = {i.key: i for i in sorted(config.inputs, key=lambda i: i.key)}
         self._faults: deque[Fault] = deque(maxlen=config.max_pending)
         self.reset()
 
@@ -117,8 +122,7 @@ class FrameAssembler:
         self._behind: dict[str, list[int]] = {}
         self._pending: dict[int, _Pending] = {}
         self._missed: Counter[str] = Counter()
-        self._samples: dict[str, deque[_Held]] = {key: deque() for key in self._inputs}
-        self._stale: set[str] = set()
+        self._held = {key: _Held(spec) for key, spec in self._inputs.items()}
 
     def take_faults(self) -> tuple[Fault, ...]:
         """Faults since the last call, oldest first."""
@@ -244,54 +248,68 @@ class FrameAssembler:
             if missing:
                 self._fault("incomplete", ",".join(missing), stamp, "no value with this stamp")
             self.last_stamp_ns = stamp
-            frames.append(self._frame(stamp, {key: [v] for key, v in values.items()}))
+            frames.append(
+                self._frame(stamp, [(self._inputs[key], values[key]) for key in self._inputs if key in values])
+            )
         return frames
 
     # -- hold --------------------------------------------------------------------------------------------------
 
     def _push_hold(self, topic: str, stamp_ns: int, value: Any) -> list[RawFrame]:
-        samples = self._samples[topic]
-        samples.append(_Held(stamp_ns, value))
-        if len(samples) > self.config.max_pending:
-            self._drop_oldest(topic, samples)
+        held = self._held[topic]
+        held.fresh.append((stamp_ns, value))
+        if len(held.fresh) > self.config.max_pending:
+            self._drop_oldest(held)
         return [self._hold_frame(stamp_ns)] if topic == self.config.primary else []
 
-    def _drop_oldest(self, topic: str, samples: deque[_Held]) -> None:
+    def _drop_oldest(self, held: _Held) -> None:
         """Keep memory bounded without losing a peak: the two oldest become one."""
-        spec = self._inputs[topic]
-        first, second = samples.popleft(), samples.popleft()
-        value = _peak(spec.part, [first.value, second.value]) if spec.peak_hold and first.fresh else second.value
-        samples.appendleft(_Held(second.stamp_ns, value))
+        (_, first), (stamp_ns, value) = held.fresh.popleft(), held.fresh.popleft()
+        if held.spec.peak_hold:
+            value = _peak(held.spec.part, [first, value])
+        held.fresh.appendleft((stamp_ns, value))
 
     def _hold_frame(self, stamp_ns: int) -> RawFrame:
-        values: dict[str, list[Any]] = {}
-        for key, samples in self._samples.items():
-            spec = self._inputs[key]
-            due: list[_Held] = []
-            while samples and samples[0].stamp_ns <= stamp_ns:
-                due.append(samples.popleft())
-            if not due:
+        values: list[tuple[Input, Any]] = []
+        for held in self._held.values():
+            spec, fresh = held.spec, held.fresh
+            value = held.value
+            if fresh and fresh[0][0] <= stamp_ns:
+                held.stamp_ns, held.value = fresh.popleft()
+                value = held.value
+                if fresh and fresh[0][0] <= stamp_ns:
+                    value = self._take_all(held, stamp_ns)
+            elif not held.stamp_ns:
                 continue
-            newest = due[-1]
-            if stamp_ns - newest.stamp_ns > spec.age_limit_ns:
-                if key not in self._stale:
-                    self._fault("stale", key, newest.stamp_ns, f"older than {spec.age_limit_ns / SECOND:g} s")
-                    self._stale.add(key)
+            if stamp_ns - held.stamp_ns > spec.age_limit_ns:
+                if not held.stale:
+                    self._fault("stale", spec.key, held.stamp_ns, f"older than {spec.age_limit_ns / SECOND:g} s")
+                    held.stale = True
             else:
-                self._stale.discard(key)
-                # what arrived too late for its own frame still counts in this one: a peak is never lost
-                fresh = [held.value for held in due if held.fresh]
-                values[key] = [_peak(spec.part, fresh) if spec.peak_hold and fresh else newest.value]
-            samples.appendleft(_Held(newest.stamp_ns, newest.value, fresh=False))
+                held.stale = False
+                values.append((spec, value))
         self.last_stamp_ns = stamp_ns
         return self._frame(stamp_ns, values)
 
+    def _take_all(self, held: _Held, stamp_ns: int) -> Any:
+        """Several values since the last frame. One that arrived too late for its own frame is among them: a peak is
+        never lost."""
+        several = [held.value]
+        while held.fresh and held.fresh[0][0] <= stamp_ns:
+            held.stamp_ns, held.value = held.fresh.popleft()
+            several.append(held.value)
+        return _peak(held.spec.part, several) if held.spec.peak_hold else held.value
+
     # -- merging -----------------------------------------------------------------------------------------------
 
-    def _frame(self, stamp_ns: int, values: Mapping[str, Sequence[Any]]) -> RawFrame:
+    def _frame(self, stamp_ns: int, values: Iterable[tuple[Input, Any]]) -> RawFrame:
         parts: dict[str, list[Any]] = {}
-        for key in sorted(values):  # several topics of one part: ordered by topic
-            parts.setdefault(self._inputs[key].part, []).extend(values[key])
+        for spec, value in values:
+            several = parts.get(spec.part)
+            if several is None:
+                parts[spec.part] = [value]
+            else:
+                several.append(value)
         return RawFrame(stamp_ns, **{part: _merge(part, several) for part, several in parts.items()})
 
 
@@ -351,6 +369,8 @@ def _contact_held(values: Sequence[Objects]) -> Objects:
 
 def _merge(part: str, values: Sequence[Any]) -> Any:
     """One part from several topics: lists are joined in topic order, the first wins where there can be only one."""
+    if len(values) > 1 and part in ("contacts", "objects"):
+        values = [v for v in values if len(v)] or values[:1]
     if len(values) == 1:
         return values[0]
     if part == "contacts":

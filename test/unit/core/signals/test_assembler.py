@@ -158,7 +158,7 @@ def test_hold_memory_is_bounded_and_no_peak_is_lost():
     a = hold(Input("base"), Input("contacts"), primary="base", max_pending=8)
     for k in range(1000):
         a.push("contacts", S + k, contacts(900.0 if k == 17 else 1.0))
-    assert len(a._samples["contacts"]) <= 8
+    assert len(a._held["contacts"].fresh) <= 8
     (frame,) = a.push("base", S + 1000, "pose")
     assert frame.contacts is not None and frame.contacts.force[0, 2] == 900.0
 
