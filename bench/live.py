@@ -171,7 +171,8 @@ class Bench:
     def _diagnosis(self, message: Any) -> None:
         for status in message.status:
             if status.name.endswith("inputs"):
-                self.messages = sum(int(v.value.split(" messages")[0].split()[-1]) for v in status.values)
+                texts = [v.value for v in status.values if " messages" in v.value]
+                self.messages = sum(int(text.split(" messages")[0].split()[-1]) for text in texts)
 
     def wait(self, condition: Callable[[], bool], limit: float = 30.0) -> None:
         deadline = time.monotonic() + limit
@@ -195,6 +196,15 @@ class Bench:
         from osma_monitor.ros.conversions import header
 
         stamp = time.time_ns()
+        wave = 0.01 * np.sin(stamp * 1e-9)  # nothing that moves is sent twice with the same numbers
+        for _, message in self.others:
+            if hasattr(message, "pose"):
+                message.pose.position.x = wave
+            elif hasattr(message, "effort"):
+                message.position[0] = message.velocity[0] = wave
+                message.effort[0] = 1.0 + wave
+            elif hasattr(message, "distance") and message.id:
+                message.position[0], message.distance[0] = 1.0 + wave, 0.3 + wave
         for publisher, message in self.others:
             message.header = header(stamp, "world")
             publisher.publish(message)

@@ -10,24 +10,28 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import Odometry
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
+from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import JointState
 
 from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step
 from osma_monitor.core.signals.assembler import AssemblyConfig, Fault, FrameAssembler, Input
 from osma_monitor.core.signals.raw import PARTS, RawFrame
+from osma_monitor.io.bag.cdr import Decoded, fast_decoder
 from osma_monitor.msg import Contacts, EpisodeEvent, GripperState, ObjectStates
 from osma_monitor.ros import conversions, topics
 from osma_monitor.ros.diagnostics import InputReport
 from osma_monitor.ros.quality import DeadlineWatch, Reading, choose, first_reading
 from osma_monitor.ros.text import printable
 
+RMWError = rclpy_implementation.RMWError
 SECOND = 1_000_000_000
 _WIDEST = 4  #: numbers an element has at most in a flat array (a quaternion)
 
@@ -42,15 +46,32 @@ PART_TYPES: dict[str, tuple[type, Callable[[Any], Any]]] = {
 }
 
 
+Values = Iterable[tuple[str, Any]]  #: (assembler input, value) pairs
+
+
 @dataclass(frozen=True)
 class TopicInput:
-    """A topic that gives a raw part. ``values`` gives (assembler input, value) pairs for a message."""
+    """A topic that gives a raw part."""
 
     part: str
     topic: str
     kind: type  #: message type
-    values: Callable[[Any], Iterable[tuple[str, Any]]]
+    convert: Callable[[Any], Any]  #: what a message says of the part
+    place: Callable[[Decoded], Values]  #: the same as inputs of the assembler, in its frame and units
     deadline: float = 0.0  #: s, in place of the receiver's; 0: the receiver's
+
+    @property
+    def type_name(self) -> str:
+        """Such as ``nav_msgs/msg/Odometry``."""
+        return f"{self.kind.__module__.split('.')[0]}/msg/{self.kind.__name__}"
+
+    def sample(self, message: Any) -> Decoded:
+        """What a message says, and of when and in which frame."""
+        return Decoded(conversions.to_ns(message.header.stamp), message.header.frame_id, self.convert(message))
+
+    def values(self, message: Any) -> Values:
+        """What a message gives the assembler."""
+        return self.place(self.sample(message))
 
 
 def default_inputs() -> tuple[TopicInput, ...]:
@@ -58,8 +79,7 @@ def default_inputs() -> tuple[TopicInput, ...]:
 
     def make(part: str) -> TopicInput:
         topic = topics.PART_TOPICS[part]
-        kind, convert = PART_TYPES[part]
-        return TopicInput(part, topic, kind, lambda message: ((topic, convert(message)),))
+        return TopicInput(part, topic, *PART_TYPES[part], lambda sample: ((topic, sample.value),))
 
     return tuple(make(part) for part in PARTS)
 
@@ -87,10 +107,10 @@ class ReceiverConfig:
 @lru_cache(maxsize=64)
 def _sized_fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Names of a message type's texts, arrays of numbers, and arrays of texts."""
-    fields = kind.get_fields_and_field_types()  # type: ignore[attr-defined]
-    texts = tuple(n for n, t in fields.items() if t == "string")
-    arrays = tuple(n for n, t in fields.items() if t.startswith("sequence<") and t != "sequence<string>")
-    return texts, arrays, tuple(n for n, t in fields.items() if t == "sequence<string>")
+    types = kind.get_fields_and_field_types()  # type: ignore[attr-defined]
+    texts = tuple(n for n, t in types.items() if t == "string")
+    arrays = tuple(n for n, t in types.items() if t.startswith("sequence<") and t != "sequence<string>")
+    return texts, arrays, tuple(n for n, t in types.items() if t == "sequence<string>")
 
 
 def check_size(message: Any, max_elements: int, max_text: int) -> None:
@@ -108,6 +128,52 @@ def check_size(message: Any, max_elements: int, max_text: int) -> None:
             raise conversions.MalformedMessage(f"{name} has {len(values)} elements")
         if values and len(max(values, key=len)) > max_text:
             raise conversions.MalformedMessage(f"{name} has a text of more than {max_text} characters")
+
+
+def _check_part(sample: Decoded, max_elements: int, max_text: int) -> None:
+    """As :func:`check_size`, for what was decoded without a message."""
+    if len(sample.frame_id) > max_text:
+        raise conversions.MalformedMessage(f"frame_id has more than {max_text} characters")
+    for spec in fields(sample.value):
+        values = getattr(sample.value, spec.name)
+        if len(values) > max_elements:
+            raise conversions.MalformedMessage(f"{spec.name} has {len(values)} elements")
+        if isinstance(values, tuple) and values and len(max(values, key=len)) > max_text:
+            raise conversions.MalformedMessage(f"{spec.name} has a text of more than {max_text} characters")
+
+
+#: Parts of any size, none of whose texts is left out when they are decoded without a message.
+_SIZED_PARTS = {"joints", "contacts", "objects"}
+
+
+def bytes_reader(item: TopicInput, max_elements: int, max_text: int) -> Callable[[bytes], Decoded] | None:
+    """How the bytes of an input's messages are read without making messages; None where there is no such way.
+
+    What the short way cannot read goes through a message, to equal results. Raises what a bad message leads to.
+    """
+
+    def by_message(data: bytes) -> Decoded:
+        message = deserialize_message(data, item.kind)
+        check_size(message, max_elements, max_text)
+        return item.sample(message)
+
+    if item.part == "base" and item.kind is not Odometry:
+        return None  # the short way takes a pose for that of the end effector
+    read = fast_decoder(item.type_name, by_message)
+    if read is None:
+        return None
+    small = min(max_elements, max_text)  # in fewer bytes nothing can be too large
+
+    def sample(data: bytes) -> Decoded:
+        if len(data) <= small:
+            return read(data)
+        if item.part not in _SIZED_PARTS:
+            return by_message(data)
+        found: Decoded = read(data)
+        _check_part(found, max_elements, max_text)
+        return found
+
+    return sample
 
 
 class FrameReceiver:
@@ -182,20 +248,29 @@ class FrameReceiver:
 
     def _subscribe(self, item: TopicInput, reading: Reading) -> None:
         period = self._deadline_ns(item) / SECOND
+        limits = self.config.max_elements, self.config.max_text
+        read = bytes_reader(item, *limits)
 
-        def on_message(message: Any) -> None:
-            self._value(item, message)
+        def sample(message: Any) -> Decoded:
+            check_size(message, *limits)
+            return item.sample(message)
 
-        def on_timed_message(message: Any) -> None:
+        take = partial(self._value, item, read or sample)
+
+        def take_timed(message: Any) -> None:
             self.deadlines.heard(item.topic, period, time.monotonic())
-            self._value(item, message)
+            take(message)
 
         old = self._subscriptions.pop(item.topic, None)
         if old is not None:
             self._node.destroy_subscription(old)
         self._readings[item.topic] = reading
         self._subscriptions[item.topic] = self._node.create_subscription(
-            item.kind, item.topic, on_timed_message if period else on_message, reading.profile(self.config.depth)
+            item.kind,
+            item.topic,
+            take_timed if period else take,
+            reading.profile(self.config.depth),
+            raw=read is not None,
         )
 
     def check_publishers(self) -> dict[str, str]:
@@ -214,10 +289,9 @@ class FrameReceiver:
             self.qos_warnings[topic] = choice.warning
             if choice.problem:
                 problems[topic] = choice.problem
-            expected = f"{item.kind.__module__.split('.')[0]}/msg/{item.kind.__name__}"
-            foreign = sorted({p.topic_type for p in offered if p.topic_type != expected})
+            foreign = sorted({p.topic_type for p in offered if p.topic_type != item.type_name})
             if foreign:
-                problems[topic] = f"published as {', '.join(foreign)}, expected {expected}"
+                problems[topic] = f"published as {', '.join(foreign)}, expected {item.type_name}"
         return problems
 
     def publisher_counts(self) -> dict[str, int]:
@@ -233,14 +307,13 @@ class FrameReceiver:
         # the node's clock is slow to ask and, without simulation time, the system's
         return self._node.get_clock().now().nanoseconds if self._sim_time else time.time_ns()
 
-    def _value(self, item: TopicInput, message: Any) -> None:
+    def _value(self, item: TopicInput, read: Callable[[Any], Decoded], message: Any) -> None:
         self.received[item.topic] += 1
         self.last_received[item.topic] = time.monotonic()
-        stamp_ns = conversions.to_ns(message.header.stamp)
         try:
-            check_size(message, self.config.max_elements, self.config.max_text)
-            values = tuple(item.values(message))
-        except ValueError as error:
+            sample = read(message)
+            values = item.place(sample)
+        except (ValueError, RMWError) as error:
             self.refuse(item.topic, "malformed", str(error))
             return
         except Exception as error:  # whatever a message holds, it must not end the node
@@ -248,9 +321,9 @@ class FrameReceiver:
             return
         for key, value in values:
             if self.assembler is None:
-                self._waiting.append((item.part, key, stamp_ns, value))
+                self._waiting.append((item.part, key, sample.stamp_ns, value))
             else:
-                self._push(item.part, key, stamp_ns, value)
+                self._push(item.part, key, sample.stamp_ns, value)
 
     def _push(self, part: str, topic: str, stamp_ns: int, value: Any) -> None:
         assembler = self.assembler
