@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from osma_monitor.cli.episodes import workers
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, Provenance
 from osma_monitor.core.metrics import clauses, outcomes, safety
 from osma_monitor.core.metrics.batch import SignalColumns, evaluate_clauses
@@ -56,15 +57,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data_set", nargs="?", type=Path)
     parser.add_argument("--episodes", type=int, default=22_500)
+    parser.add_argument("--workers", type=int, default=0, help="threads; 0: one a core")
     given = parser.parse_args()
     library = clause_library()
     if given.data_set is not None:
-        figures: dict[str, Any] | None = measure(given.data_set, library)
+        figures: dict[str, Any] | None = measure(given.data_set, library, given.workers)
     else:
         folder = Path(tempfile.mkdtemp(prefix="osma-scoring-"))
         try:
             make(folder / "data", given.episodes, library)
-            figures = in_a_process_of_its_own(folder / "data")
+            figures = in_a_process_of_its_own(folder / "data", given.workers)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     target = os.environ.get("OSMA_BENCH_RESULT")
@@ -73,13 +75,15 @@ def main() -> int:
     return 0 if figures is not None else 1
 
 
-def in_a_process_of_its_own(path: Path) -> dict[str, Any] | None:
+def in_a_process_of_its_own(path: Path, threads: int) -> dict[str, Any] | None:
     """Measure apart from what made the data, so that the peak of memory is that of scoring."""
     import subprocess
 
     result = path.parent / "figures.json"
     environment = {**os.environ, "OSMA_BENCH_RESULT": str(result)}
-    done = subprocess.run([sys.executable, __file__, str(path)], env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, str(path), "--workers", str(threads)], env=environment, check=False
+    )
     figures: dict[str, Any] | None = json.loads(result.read_text()) if done.returncode == 0 else None
     return figures
 
@@ -177,7 +181,7 @@ def _result(found: Any, clause: Any, e: int, c: int) -> ClauseResult:
 # ---- the measurement
 
 
-def measure(path: Path, library: Library) -> dict[str, Any]:
+def measure(path: Path, library: Library, threads: int = 0) -> dict[str, Any]:
     seconds: dict[str, float] = {}
 
     def timed(name: str, action: Callable[[], Any]) -> Any:
@@ -188,7 +192,7 @@ def measure(path: Path, library: Library) -> dict[str, Any]:
         return value
 
     begin, busy = time.perf_counter(), time.process_time()
-    episodes, steps = every_table(path, library, timed)
+    episodes, steps = every_table(path, library, threads, timed)
     total, processor = time.perf_counter() - begin, time.process_time() - busy
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     print(f"{episodes} episodes, {steps} steps: {total:.1f} s in all, peak memory {peak:.2f} GB")
@@ -213,10 +217,15 @@ def measure(path: Path, library: Library) -> dict[str, Any]:
     }
 
 
-def every_table(path: Path, library: Library, timed: Callable[[str, Callable[[], Any]], Any]) -> tuple[int, int]:
+def every_table(
+    path: Path, library: Library, threads: int, timed: Callable[[str, Callable[[], Any]], Any]
+) -> tuple[int, int]:
     """What `osma score --all` does with a data set; how many episodes and steps that were."""
-    collected = timed("scores and signals from the columns", lambda: collect_stored(DatasetScores(path), library))
-    report = timed("every table of `osma score --all`", lambda: build(collected, rescore=library))
+    with workers(threads) as each:
+        collected = timed(
+            "scores and signals from the columns", lambda: collect_stored(DatasetScores(path, each=each), library)
+        )
+        report = timed("every table of `osma score --all`", lambda: build(collected, rescore=library, each=each))
     timed("their text", lambda: [render(table, "text", None) for table in report.tables])
     return len(collected.scores), int(collected.scores.steps.sum())
 

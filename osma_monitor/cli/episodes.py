@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +16,11 @@ from rich.markup import escape
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.metrics.navigation_episode import PlannedTask
+from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import Library
 from osma_monitor.io.configuration import clause_library, kept_libraries, monitor_config
+from osma_monitor.io.dataset import read_table
 from osma_monitor.io.partitions import score_on_cluster
 from osma_monitor.io.plans import planned
 from osma_monitor.io.scoring import DatasetScores
@@ -24,7 +28,7 @@ from osma_monitor.io.sources import Findings, expand, kind_of, open_sources
 from osma_monitor.io.store import read_episodes
 from osma_monitor.report import build
 from osma_monitor.report.model import Report
-from osma_monitor.report.stored import collect_stored
+from osma_monitor.report.stored import collect_stored, together
 
 #: Episodes after which reading says how far it is.
 _TELL_EVERY = 250
@@ -46,8 +50,30 @@ def episodes(
     Raises UserError when there is no episode at all.
     """
     found = findings if findings is not None else Findings()
-    config = config if config is not None else monitor_config()
     labels = _labels(paths)
+    count = 0
+    for record in _records([(path, labels.get(path, "")) for path in paths], config, mapping, found, scheduler):
+        count += 1
+        yield record
+    if not count:
+        raise _nothing(paths, found)
+
+
+def _nothing(paths: Sequence[Path], found: Findings) -> UserError:
+    names = ", ".join(map(str, paths))
+    why = found.problems or [f"{names}: no finished episode in there; `osma run` and safety_monitor make them"]
+    return UserError(why[0])
+
+
+def _records(
+    sources: Sequence[tuple[Path, str]],
+    config: MonitorConfig | None,
+    mapping: Path | None,
+    found: Findings,
+    scheduler: str = "",
+) -> Iterator[EpisodeRecord]:
+    """The records of sources, each with the label behind the names of its policies."""
+    config = config if config is not None else monitor_config()
     count = 0
     with Console(stderr=True).status("reading") as status:
 
@@ -57,8 +83,7 @@ def episodes(
         def count_pieces(done: int, total: int) -> None:
             status.update(f"reading: {done} of {total} pieces")
 
-        for path in paths:
-            label = labels.get(path, "")
+        for path, label in sources:
             if scheduler:
                 records = score_on_cluster([path], config, scheduler, mapping, findings=found, on_progress=count_pieces)
             else:
@@ -69,25 +94,68 @@ def episodes(
                     status.update(f"reading: {count} episodes")
                 name = f"{record.info.policy} ({label})"
                 yield replace(record, info=replace(record.info, policy=name)) if label else record
-    if not count:
-        names = ", ".join(map(str, paths))
-        why = found.problems or [f"{names}: no finished episode in there; `osma run` and safety_monitor make them"]
-        raise UserError(why[0])
 
 
-def data_set(paths: Sequence[Path]) -> DatasetScores | None:
-    """The compacted data set that ``paths`` are, for scoring from its columns.
+def collected(
+    paths: Sequence[Path],
+    config: MonitorConfig | None = None,
+    mapping: Path | None = None,
+    findings: Findings | None = None,
+    rescore: Library | None = None,
+    each: Each = map,
+) -> build.Collected:
+    """What scoring needs of the records that `episodes` gives, compacted data sets read column by column.
 
-    None for anything else, for several, and for one that is empty or damaged: `episodes` reads what there is, and says
-    what is wrong.
+    ``rescore`` keeps the signals that other thresholds of this library need; ``each`` is `map`, or that of a pool of
+    threads. Raises UserError when there is no episode at all.
     """
-    found = [source for path in paths for source in expand(path)]
+    found = findings if findings is not None else Findings()
+    labels = _labels(paths)
+    parts: list[build.Collected] = []
+    others: list[tuple[Path, str]] = []
+
+    def read_others() -> None:
+        if others:
+            parts.append(build.collect(_records(others, config, mapping, found), rescore=rescore))
+            others.clear()
+
+    for path in paths:
+        label = labels.get(path, "")
+        for source in expand(path):
+            stored = _columns_of(source, label, each)
+            if stored is None:
+                others.append((source, label))
+                continue
+            read_others()
+            parts.append(collect_stored(stored, rescore))
+    read_others()
+    if not any(len(part.scores) for part in parts):
+        raise _nothing(paths, found)
+    return together(parts)
+
+
+def _columns_of(source: Path, label: str, each: Each) -> DatasetScores | None:
+    """A compacted data set by its columns; None for anything else, and for one that is empty or damaged.
+
+    `_records` reads what there is of it, and says what is wrong.
+    """
     with contextlib.suppress(UserError):
-        if len(found) == 1 and kind_of(found[0]) == "dataset":
-            with Console(stderr=True).status(f"reading {escape(found[0].name)}"):
-                data = DatasetScores(found[0])
+        if kind_of(source) == "dataset":
+            with Console(stderr=True).status(f"reading {escape(source.name)}"):
+                data = DatasetScores(source, label, each)
             return data if len(data.table) else None
     return None
+
+
+@contextlib.contextmanager
+def workers(count: int) -> Iterator[Each]:
+    """The map of ``count`` threads (0: one a core); with one the plain `map`. The numbers are the same."""
+    count = count or max(1, len(os.sched_getaffinity(0)))
+    if count == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(count) as pool:
+        yield pool.map
 
 
 def told(findings: Findings) -> bool:
@@ -120,13 +188,15 @@ def _is_stored(path: Path) -> bool:
 
 def _policies(path: Path) -> set[str]:
     try:
+        if kind_of(path) == "dataset":
+            return set(read_table(path, "episodes", ["policy"])["policy"].to_pylist())
         return {record.info.policy for record in read_episodes(path)}
     except UserError:
         return set()  # said when it is read
 
 
 def make_report(
-    records: Iterable[EpisodeRecord] | DatasetScores,
+    records: Iterable[EpisodeRecord] | build.Collected,
     by: Sequence[str] = build.DEFAULT_BY,
     traces: bool = False,
     title: str = "Safety report",
@@ -134,26 +204,32 @@ def make_report(
     facts: dict[str, str] | None = None,
     rescore: bool = False,
     plan: Iterable[PlannedTask] = (),
+    each: Each = map,
 ) -> Report:
-    """The report of ``records``, or of a data set from its columns (without traces).
+    """The report of ``records``, or of what was collected of them.
 
     ``rescore`` also tries other thresholds; ``plan`` says what was to run (`plan_of`). Raises UserError for an unknown
     ``by`` column.
 
     ``libraries`` are those that may have judged; clauses are described, and thresholds varied, by the one that did.
     """
-    # which one it was is known after reading, and the signals to keep are the same in all but exotic libraries
-    wanted = libraries[0] if rescore and libraries else None
-    if isinstance(records, DatasetScores):
-        collected = collect_stored(records, wanted)
-    else:
-        collected = build.collect(records, traces, wanted)
-    judged = next((x for x in libraries if collected.scores.library_hash == (x.hash,)), None)
+    found = (
+        records if isinstance(records, build.Collected) else build.collect(records, traces, kept(libraries, rescore))
+    )
+    judged = next((x for x in libraries if found.scores.library_hash == (x.hash,)), None)
     try:
         again, about = judged if rescore else None, describe(judged) if judged else {}
-        return build.build(collected, by, title, facts, about, rescore=again, plan=plan)
+        return build.build(found, by, title, facts, about, rescore=again, plan=plan, each=each)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def kept(libraries: Sequence[Library], rescore: bool) -> Library | None:
+    """The library whose signals are kept for other thresholds.
+
+    Which one judged is known after reading, and the signals to keep are the same in all but exotic libraries.
+    """
+    return libraries[0] if rescore and libraries else None
 
 
 def plan_of(paths: Sequence[Path]) -> list[PlannedTask]:

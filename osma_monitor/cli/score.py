@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import columns, data_set, episodes, libraries, make_report, plan_of, told
+from osma_monitor.cli.episodes import collected, columns, episodes, kept, libraries, make_report, plan_of, told, workers
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.candidates import Decision
@@ -19,7 +19,6 @@ from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import GATE_SEMANTICS
 from osma_monitor.io.configuration import monitor_config
-from osma_monitor.io.scoring import DatasetScores
 from osma_monitor.io.sources import Findings
 from osma_monitor.report import decision_tables, forecast_tables
 from osma_monitor.report.build import DEFAULT_BY
@@ -64,6 +63,9 @@ def score(
     forecasts: Annotated[
         bool, typer.Option("--forecasts", help="Run the trends over the stored signals: how good the warnings were.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option("--workers", min=0, help="Threads; 0: one a core. The numbers are the same.")
+    ] = 0,
     fail_on_violation: Annotated[
         bool, typer.Option("--fail-on-violation", help="Exit with 1 when an episode is unsafe or unknown.")
     ] = False,
@@ -81,11 +83,15 @@ def score(
     found = Findings()
     config = judge(library, gates)
     trend = Forecasts(config) if forecasts else None
-    stored = None if scheduler or trend is not None else data_set(paths)
-    records = stored if stored is not None else episodes(paths, config, mapping, found, scheduler)
-    if trend is not None and not isinstance(records, DatasetScores):
-        records = trend.of(records)
-    report = make_report(records, keys, libraries=libraries(paths, library), rescore=rescore, plan=plan_of(paths))
+    judges, records = libraries(paths, library), None
+    if scheduler or trend is not None:
+        read = episodes(paths, config, mapping, found, scheduler)
+        records = trend.of(read) if trend is not None else read
+    with workers(jobs) as each:
+        given = (
+            records if records is not None else collected(paths, config, mapping, found, kept(judges, rescore), each)
+        )
+        report = make_report(given, keys, libraries=judges, rescore=rescore, plan=plan_of(paths), each=each)
     tables = [*report.tables, *decision_tables.all_tables(_decisions(decisions or []))]
     tables += based([forecast_tables.forecasts(trend)], report.basis) if trend is not None else []
     selected = select(tables, table or [], whole, chosen == "csv" and out is None)

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from osma_monitor.core.episode import ClauseResult, EpisodeRecord
+from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.motion import FEATURES
 from osma_monitor.core.signals.schema import SIGNALS
 from osma_monitor.io import corrections
@@ -152,7 +153,8 @@ class _Part:
     def _write_steps(self) -> None:
         if self._steps:
             table = pa.concat_tables(self._steps).unify_dictionaries()
-            self._writer.write_table(table, row_group_size=ROW_GROUP)
+            groups = max(1, round(table.num_rows / ROW_GROUP))  # of about one size: no small rest
+            self._writer.write_table(table, row_group_size=-(-table.num_rows // groups))
         self._steps, self._waiting = [], 0
 
     def close(self) -> None:
@@ -285,11 +287,11 @@ def part_count(path: Path | str) -> int:
     return len(list((Path(path) / "steps").glob("part-*.parquet")))
 
 
-def read_columns(path: Path | str, signals: Sequence[str], *, part: int | None = None) -> Columns:
+def read_columns(path: Path | str, signals: Sequence[str], *, part: int | None = None, each: Each = map) -> Columns:
     """The named signals of every episode (or of one part) of a data set as contiguous arrays. Raises StoreError.
 
     Each row group is copied straight to its place in the result: one pass over the bytes, memory of the result plus
-    one group. A signal that the data set lacks is NaN.
+    one group for each thread. A signal that the data set lacks is NaN. ``each`` is `map`, or that of a pool of threads.
     """
     path = Path(path)
     _index(path)
@@ -303,31 +305,53 @@ def read_columns(path: Path | str, signals: Sequence[str], *, part: int | None =
         total = int(offsets[-1])
         stamps = np.empty(total, np.int64)
         result = {name: np.empty(total) for name in signals}
-        start = 0
+        pieces, start = [], 0
         for file in files:
-            with pq.ParquetFile(file, memory_map=True) as source:
-                for group in range(source.num_row_groups):
-                    start = _fill(source, group, start, stamps, result)
+            found, start = _pieces(file, start)
+            pieces += found
+        for _ in each(lambda piece: _fill(piece, stamps, result), pieces):
+            pass
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{path}: {error}") from error
     return Columns(stamps, result, offsets, int(episodes["episode"][0].as_py()))
 
 
-def _fill(
-    source: pq.ParquetFile,
-    group: int,
-    start: int,
-    stamps: NDArray[np.int64],
-    result: dict[str, NDArray[np.float64]],
-) -> int:
-    """Copies one row group to its place; returns where the next one goes."""
-    have = [name for name in result if name in source.schema_arrow.names]
-    table = source.read_row_group(group, columns=["stamp_ns", *have], use_threads=False)
-    end = start + table.num_rows
-    stamps[start:end] = table["stamp_ns"].to_numpy()
-    for name, column in result.items():
-        column[start:end] = table[name].to_numpy() if name in have else math.nan
-    return end
+#: Row groups that one thread reads at a time.
+_GROUPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some row groups of a file and the rows of the result where they go."""
+
+    file: Path
+    groups: range
+    start: int
+
+
+def _pieces(file: Path, start: int) -> tuple[list[_Piece], int]:
+    """The pieces of a file, whose first row goes to ``start``; where the row after its last goes."""
+    metadata = pq.read_metadata(file)
+    found = []
+    for first in range(0, metadata.num_row_groups, _GROUPS):
+        groups = range(first, min(first + _GROUPS, metadata.num_row_groups))
+        found.append(_Piece(file, groups, start))
+        start += sum(metadata.row_group(group).num_rows for group in groups)
+    return found, start
+
+
+def _fill(piece: _Piece, stamps: NDArray[np.int64], result: dict[str, NDArray[np.float64]]) -> None:
+    """Copies row groups to their places."""
+    start = piece.start
+    with pq.ParquetFile(piece.file, memory_map=True) as source:
+        have = [name for name in result if name in source.schema_arrow.names]
+        for group in piece.groups:
+            table = source.read_row_group(group, columns=["stamp_ns", *have], use_threads=False)
+            end = start + table.num_rows
+            stamps[start:end] = table["stamp_ns"].to_numpy()
+            for name, column in result.items():
+                column[start:end] = table[name].to_numpy() if name in have else math.nan
+            start = end
 
 
 def _records_with_files(path: Path, parts: tuple[int, int] | None = None) -> Iterator[tuple[EpisodeRecord, str]]:

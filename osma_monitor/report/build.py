@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +25,7 @@ from osma_monitor.core.metrics.requested import requested_of, table_with_request
 from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, natural, score_record
 from osma_monitor.core.metrics.sensitivity import needed_signals
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
+from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.safety import Library
 from osma_monitor.io.bag.source import INPUTS
 from osma_monitor.report import (
@@ -67,6 +68,7 @@ class Collected:
     records: tuple[EpisodeRecord, ...]  #: without signals where they were not kept
     columns: SignalColumns | None = None  #: signals of all records, for other thresholds
     driven: tuple[motion_tables.Driven, ...] = ()  #: motion features of episodes without a cell
+    inputs: Mapping[str, int] = field(default_factory=dict)  #: how the inputs of bags were joined -> episodes
 
 
 def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Library | None = None) -> Collected:
@@ -86,6 +88,7 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
     families: dict[str, str] = {}
     kept: list[EpisodeRecord] = []
     driven: list[motion_tables.Driven] = []
+    inputs: Counter[str] = Counter()
     used = 0
     for chunk in _chunks(records):
         if rescore is not None:
@@ -98,6 +101,7 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
         for record in chunk:
             scores.append(score_record(record))
             inactive.update(record.inactive.items())
+            inputs[record.provenance.session.get("inputs", "")] += 1
             families.update((c.clause, c.family) for c in record.clauses)
             if _navigates(record):
                 features = motion_tables.driven(record)
@@ -120,26 +124,28 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
         dict(inactive),
         families,
         tuple(kept),
-        _joined(pieces) if pieces else None,
+        joined(pieces) if pieces else None,
         tuple(driven),
+        dict(inputs),
     )
 
 
-def _joined(pieces: list[SignalColumns]) -> SignalColumns:
+def joined(pieces: list[SignalColumns]) -> SignalColumns:
     """All pieces as one; they are emptied column by column, so that memory holds the signals once."""
+    if len(pieces) == 1:
+        return pieces[0]
     lengths = np.concatenate([np.diff(piece.offsets) for piece in pieces])
     stamps = np.concatenate([piece.stamps_ns for piece in pieces])
-    held = [dict(piece.signals) for piece in pieces]
+    held = [piece.signals if isinstance(piece.signals, dict) else dict(piece.signals) for piece in pieces]
     names = list(held[0])
     pieces.clear()
     signals = {name: np.concatenate([columns.pop(name) for columns in held]) for name in names}
     return SignalColumns(stamps, signals, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
-def _input_notes(records: Iterable[EpisodeRecord]) -> tuple[str, ...]:
+def _input_notes(inputs: Mapping[str, int]) -> tuple[str, ...]:
     """Whether what was scored from bags had the inputs of a live run; nothing where no bag was."""
-    found = Counter(record.provenance.session.get("inputs", "") for record in records)
-    said = [f"{found[mode]} with {text}" for mode, text in INPUTS.items() if found[mode]]
+    said = [f"{inputs[mode]} with {text}" for mode, text in INPUTS.items() if inputs.get(mode)]
     return (f"Episodes from bags: {'; '.join(said)}.",) if said else ()
 
 
@@ -170,15 +176,17 @@ def build(
     bootstrap: bool = True,
     rescore: Library | None = None,
     plan: Iterable[PlannedTask] = (),
+    each: Each = map,
 ) -> Report:
     """The whole report; ``about`` says what each clause demands, ``rescore`` adds other thresholds of that library.
 
     ``plan`` are the tasks that were to run, where that is known: TSR and CFSR divide by them.
+    ``each`` is `map` or that of a pool of threads.
 
     Raises ValueError for a ``by`` column that no episode has.
     """
     table = collected.scores
-    basis = safety_tables.basis_of(table, _input_notes(collected.records))
+    basis = safety_tables.basis_of(table, _input_notes(collected.inputs))
     adaptation = collected.adaptation if len(collected.adaptation.get("cell", ())) else {}
     not_run = navigation.without_a_run(plan, _ran(table))
     nav_tables, results = navigation_tables.all_tables(collected.episodes, adaptation, not_run)
@@ -193,16 +201,16 @@ def build(
     if len(collected.requests.get("cell", ())):
         nav_tables.append(requested_tables.requested(collected.requests))
     summaries = policy_summaries(table, collected.episodes, results, bootstrap, not_run)
-    clause_wise, comparisons = clause_tables.all_tables(table, by)
+    clause_wise, comparisons = clause_tables.all_tables(table, by, each)
     comparison, note = headline_comparison(comparisons, [s.policy for s in summaries if s.n])
     why = () if table.clauses else (f"{motion_tables.why_unknown(collected.inactive)}.",)
-    tables: list[Table] = [safety_tables.summary(table, by, why, bootstrap)]
+    tables: list[Table] = [safety_tables.summary(table, by, why, bootstrap, each)]
     if collected.driven:
         tables.append(motion_tables.motion(collected.driven))
     if len({*table.column("suite")}) > 1:
         tables.append(safety_tables.macro(table, ("suite",)))
     tables += [*clause_wise, *nav_tables, *condition_tables.all_tables(table, collected.episodes)]
-    tables += sensitivity_tables.all_tables(table, collected.columns, rescore)
+    tables += sensitivity_tables.all_tables(table, collected.columns, rescore, each)
     if collected.inactive:
         tables.append(safety_tables.inactive(collected.inactive))
     return Report(

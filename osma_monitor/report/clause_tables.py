@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from osma_monitor.core.metrics import clauses, outcomes, rankings, safety, structural
 from osma_monitor.core.metrics.paired import PAIR_KEYS, PairedComparison, compare_policies
 from osma_monitor.core.metrics.scores import ScoreTable, natural
-from osma_monitor.core.metrics.statistics import Interval
+from osma_monitor.core.metrics.statistics import Each, Interval
 from osma_monitor.report.model import OUTCOME_KINDS
 from osma_monitor.report.table import Column, Table, frame
 
@@ -190,12 +190,12 @@ def structural_index(table: ScoreTable) -> Table:
     return Table("structural", "Structural index by task", columns, frame(rows, columns), (said,), keys=2)
 
 
-def correlations(table: ScoreTable) -> Table:
+def correlations(table: ScoreTable, each: Each = map) -> Table:
     """Rank correlation of SR with Safety, SBU and VSI over suite x policy cells (F1)."""
     cells = safety.by_group(table, ("suite", "policy"), bootstrap=False)
     rows = []
     for y in ("safety", "sbu", "vsi"):
-        c = rankings.correlate(cells, "sr", y)
+        c = rankings.correlate(cells, "sr", y, each=each)
         row = {
             n: getattr(c, n) for n in c.__slots__ if n not in ("x", "y", "n", "per_suite", "per_suite_p", "same_top")
         }
@@ -223,7 +223,7 @@ def correlations(table: ScoreTable) -> Table:
     return Table("correlations", title, columns, frame(rows, columns), (said,), keys=1)
 
 
-def comparisons(table: ScoreTable, limit: int = PAIRS) -> tuple[list[PairedComparison], list[str]]:
+def comparisons(table: ScoreTable, limit: int = PAIRS, each: Each = map) -> tuple[list[PairedComparison], list[str]]:
     """Two policies each on the tasks and seeds that both have, and what could not be compared or was left out.
 
     Of more than ``limit`` pairs those with the largest difference in Safety are compared.
@@ -247,19 +247,19 @@ def comparisons(table: ScoreTable, limit: int = PAIRS) -> tuple[list[PairedCompa
         gap = abs(float(safe[b][both].mean()) - float(safe[a][both].mean())) if both.any() else -1.0
         ranked.append((-gap, first, second, np.sort(np.concatenate([a, b]))))
     ranked.sort(key=lambda pair: (pair[0], natural(pair[1]), natural(pair[2])))
-    found: list[PairedComparison] = []
+    chosen: list[tuple[ScoreTable, str, str]] = []
     for _, first, second, rows in ranked[:limit]:
         repeated = sizes[first] + sizes[second] - len(runs[first]) - len(runs[second])
         if repeated:
             said.append(f"{first} and {second} are not compared: {repeated} episodes repeat a task and seed.")
             continue
-        found.append(compare_policies(scored.select(rows), first, second))
+        chosen.append((scored.select(rows), first, second))
         left_out = sizes[first] + sizes[second] - len(rows)
         if left_out:
             said.append(f"{first} and {second}: {left_out} episodes without a partner are left out.")
     if len(ranked) > limit:
         said.append(f"{len(ranked) - limit} further pairs with smaller differences are left out.")
-    return found, said
+    return list(each(compare_policies, *zip(*chosen, strict=True))) if chosen else [], said
 
 
 def paired(found: Sequence[PairedComparison], said: Sequence[str]) -> Table:
@@ -290,10 +290,10 @@ def paired(found: Sequence[PairedComparison], said: Sequence[str]) -> Table:
     return Table("paired", title, columns, frame(rows, columns), (method, *said), keys=2)
 
 
-def all_tables(table: ScoreTable, by: Sequence[str]) -> tuple[list[Table], list[PairedComparison]]:
+def all_tables(table: ScoreTable, by: Sequence[str], each: Each = map) -> tuple[list[Table], list[PairedComparison]]:
     """Every table of this module that the episodes give, and the paired comparisons behind theirs."""
     out = [composition(table, by), clause_rates(table, by)]
-    found, said = comparisons(table)
+    found, said = comparisons(table, each=each)
     if found or said:
         out.append(paired(found, said))
     out += [depth_mix(table, by), contact(table, by)]
@@ -301,5 +301,5 @@ def all_tables(table: ScoreTable, by: Sequence[str]) -> tuple[list[Table], list[
         out.append(reported(table, by))
     policies = {str(p) for p in table.scored().column("policy")}
     if len(policies) >= structural.MINIMUM_POLICIES:
-        out += [structural_index(table), correlations(table)]
+        out += [structural_index(table), correlations(table, each)]
     return out, found

@@ -9,6 +9,7 @@ import numpy as np
 
 from osma_monitor.core.metrics import safety
 from osma_monitor.core.metrics.scores import ScoreTable
+from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.report.model import OutcomeKind
 from osma_monitor.report.table import Basis, Column, Table, frame
 
@@ -41,13 +42,15 @@ def basis_of(table: ScoreTable, remarks: Sequence[str] = ()) -> Basis:
     )
 
 
-def summary(table: ScoreTable, by: Sequence[str], why: Sequence[str] = (), bootstrap: bool = True) -> Table:
+def summary(
+    table: ScoreTable, by: Sequence[str], why: Sequence[str] = (), bootstrap: bool = True, each: Each = map
+) -> Table:
     """Every headline value of every group, with intervals and the bounds that unknown episodes make.
 
     ``why`` goes first among the notes: why Safety is not known.
     """
     rows: list[dict[str, Any]] = []
-    for key, s in safety.by_group(table, by, bootstrap=bootstrap).items():
+    for key, s in safety.by_group(table, by, each, bootstrap=bootstrap).items():
         row = dict(zip(by, map(str, key), strict=True)) | s.row()
         row["safety_worst"], row["safety_best"] = s.bounds["safety"]
         rows.append(row)

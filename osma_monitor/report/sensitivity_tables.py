@@ -8,18 +8,20 @@ from osma_monitor.core.metrics import rankings, safety
 from osma_monitor.core.metrics.batch import SignalColumns
 from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.core.metrics.sensitivity import STANDARD, Sensitivity, sensitivity
-from osma_monitor.core.safety import Library
+from osma_monitor.core.metrics.statistics import Each
+from osma_monitor.core.safety import GateSemantics, Library
 from osma_monitor.report.table import Column, Table, frame
 
 
-def measure(table: ScoreTable, columns: SignalColumns, library: Library) -> Sensitivity | None:
+def measure(table: ScoreTable, columns: SignalColumns, library: Library, each: Each = map) -> Sensitivity | None:
     """Every standard variant over suite x policy cells; None when the library did not judge these episodes."""
     if table.library_hash != (library.hash,) or len(table.gate_semantics) != 1:
         return None
     families = {clause.family for clause in library if clause.scored}
     known = [v for v in STANDARD if {*v.thresholds, *v.sustained} <= families]
     quantitative = table.gate_semantics == ("quantitative",)
-    return sensitivity(table, columns, library, known, gate_semantics="quantitative" if quantitative else "boolean")
+    semantics: GateSemantics = "quantitative" if quantitative else "boolean"
+    return sensitivity(table, columns, library, known, gate_semantics=semantics, each=each)
 
 
 def values(found: Sensitivity) -> Table:
@@ -71,11 +73,13 @@ def ranks(found: Sensitivity) -> Table:
     return Table("rankings", title, columns, frame(rows, columns), (said,), keys=1)
 
 
-def all_tables(table: ScoreTable, columns: SignalColumns | None, library: Library | None) -> list[Table]:
+def all_tables(
+    table: ScoreTable, columns: SignalColumns | None, library: Library | None, each: Each = map
+) -> list[Table]:
     """Both tables, where signals and the library that judged are at hand; rankings need two policies."""
     if columns is None or library is None or not len(table.scored()):
         return []
-    found = measure(table, columns, library)
+    found = measure(table, columns, library, each)
     if found is None:
         return []
     policies = {key[1] for key in found.default}

@@ -1,16 +1,21 @@
-"""What scoring needs of a compacted data set, without a record for every episode."""
+"""What scoring needs of compacted data sets, without a record for every episode, and of several sources together."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from osma_monitor.core.metrics.failures import Failure
+from osma_monitor.core.metrics.scores import concatenate
 from osma_monitor.core.metrics.sensitivity import needed_signals
 from osma_monitor.core.safety import Library
 from osma_monitor.io.scoring import DatasetScores
-from osma_monitor.report.build import Collected, collect
+from osma_monitor.report.build import Collected, collect, joined
 
 #: What the tables of navigation read of the steps.
 _SIGNALS = ("base_x", "base_y", "base_yaw", "obstacle_distance", "obstacle_contact")
@@ -22,21 +27,51 @@ def collect_stored(data: DatasetScores, rescore: Library | None = None) -> Colle
     Scores come from the columns. Only episodes that navigate (they name a cell, or know an obstacle) become records for
     a moment. ``rescore`` keeps the signals that other thresholds of this library need.
     """
-    navigation = collect(data.records(_navigating(data).tolist(), _SIGNALS))
+    navigation = collect(data.records(data.navigating.tolist(), _SIGNALS))
     return replace(
         navigation,
         scores=data.table,
-        inactive=dict(data.inactive()),
+        inactive=dict(data.inactive),
         families=data.families,
         records=(),
+        inputs=dict(data.inputs),
         columns=data.columns(needed_signals(rescore)) if rescore is not None else None,
     )
 
 
-def _navigating(data: DatasetScores) -> NDArray[np.intp]:
-    """Episodes with a cell or with some known distance to an obstacle."""
-    columns = data.columns(["obstacle_distance"])
-    known = np.concatenate([[0], np.cumsum(~np.isnan(columns.signals["obstacle_distance"]))])
-    some = known[columns.offsets[1:]] > known[columns.offsets[:-1]]
-    cells = data.table.keys.get("cell")
-    return np.flatnonzero(some if cells is None else some | (cells != ""))
+def together(parts: Sequence[Collected]) -> Collected:
+    """What `build.collect` gives of the records of all parts, one part after the other.
+
+    The signals of the parts are moved, not copied: memory holds them once, so the parts must not be used again.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    failures: dict[str, tuple[Failure, ...]] = {}
+    for part in parts:
+        for policy, its in part.failures.items():
+            failures[policy] = (*failures.get(policy, ()), *its)
+    inactive: Counter[tuple[str, str]] = Counter()
+    inputs: Counter[str] = Counter()
+    for part in parts:
+        inactive.update(part.inactive)
+        inputs.update(part.inputs)
+    pieces = [part.columns for part in parts if part.columns is not None]
+    return Collected(
+        concatenate([part.scores for part in parts]),
+        tuple(chain.from_iterable(part.episodes for part in parts)),
+        _rows([part.adaptation for part in parts]),
+        _rows([part.requests for part in parts]),
+        failures,
+        dict(inactive),
+        {clause: family for part in parts for clause, family in part.families.items()},
+        tuple(chain.from_iterable(part.records for part in parts)),
+        joined(pieces) if len(pieces) == len(parts) > 0 else None,
+        tuple(chain.from_iterable(part.driven for part in parts)),
+        dict(inputs),
+    )
+
+
+def _rows(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Columns end to end; tables without a column are left out."""
+    some = [table for table in tables if table]
+    return {name: np.concatenate([table[name] for table in some]) for name in some[0]} if some else {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from osma_monitor.core.metrics.safety import SafetySummary
 from osma_monitor.core.metrics.statistics import (
+    Each,
     Floats,
     GroupedTau,
+    Statistic,
     group_means,
     grouped_kendall,
     grouped_spearman,
@@ -58,6 +60,7 @@ def correlate(
     y: str = "safety",
     resamples: int = 10_000,
     seed: int = 0,
+    each: Each = map,
 ) -> Correlation:
     """Rank correlation of two values over (suite, policy) cells.
 
@@ -67,6 +70,7 @@ def correlate(
         y: name of the second, such as safety or vsi.
         resamples: of the permutation tests.
         seed: of the permutation tests.
+        each: runs the permutation tests; a pool's map runs them at once, with the same result.
     """
     rows = [(str(key[0]), _value(cell, x), _value(cell, y)) for key, cell in cells.items()]
     rows = [row for row in rows if not (math.isnan(row[1]) or math.isnan(row[2]))]
@@ -75,33 +79,45 @@ def correlate(
     grouped: GroupedTau = grouped_kendall(a, b, suites)
     within, between = grouped_spearman(a, b, suites)
     inside = {suite: np.array([s == suite for s in suites]) for suite in dict.fromkeys(suites)}
+
+    def p_of(x: Floats, y: Floats, statistic: Statistic, grouped: bool = False, between: bool = False) -> Test:
+        groups = suites if grouped else None
+        return lambda: permutation_p(x, y, statistic, resamples, seed, groups=groups, between=between)
+
+    tests: dict[str, Test] = {
+        "kendall_between_p": p_of(a, b, "kendall", grouped=True, between=True),
+        "kendall_within_p": p_of(a, b, "kendall", grouped=True),
+        "kendall_p": p_of(a, b, "kendall"),
+        "spearman_p": p_of(a, b, "spearman"),
+        "spearman_within_p": p_of(a, b, "spearman", grouped=True),
+        "spearman_between_p": p_of(group_means(a, suites), group_means(b, suites), "spearman"),
+    }
+    per_suite = {suite: p_of(a[chosen], b[chosen], "kendall") for suite, chosen in inside.items()}
+    p = list(each(_run, [*tests.values(), *per_suite.values()]))
     return Correlation(
         x=x,
         y=y,
         n=len(rows),
         kendall=grouped.pooled,
-        kendall_p=permutation_p(a, b, "kendall", resamples=resamples, seed=seed),
         spearman=spearman_rho(a, b),
-        spearman_p=permutation_p(a, b, "spearman", resamples=resamples, seed=seed),
         kendall_within=grouped.within,
-        kendall_within_p=permutation_p(a, b, "kendall", groups=suites, resamples=resamples, seed=seed),
         kendall_between=grouped.between,
-        kendall_between_p=permutation_p(a, b, "kendall", groups=suites, resamples=resamples, seed=seed, between=True),
         spearman_within=within,
-        spearman_within_p=permutation_p(a, b, "spearman", groups=suites, resamples=resamples, seed=seed),
         spearman_between=between,
-        spearman_between_p=permutation_p(
-            group_means(a, suites), group_means(b, suites), "spearman", resamples=resamples, seed=seed
-        ),
+        **dict(zip(tests, p, strict=False)),
         pairs_within=grouped.n_within,
         pairs_between=grouped.n_between,
         per_suite={str(name): tau for name, tau in grouped.per_group.items()},
-        per_suite_p={
-            suite: permutation_p(a[rows], b[rows], "kendall", resamples=resamples, seed=seed)
-            for suite, rows in inside.items()
-        },
+        per_suite_p=dict(zip(per_suite, p[len(tests) :], strict=True)),
         same_top={suite: _same_top(a[rows] * _sign(x), b[rows] * _sign(y)) for suite, rows in inside.items()},
     )
+
+
+Test = Callable[[], float]
+
+
+def _run(test: Test) -> float:
+    return test()
 
 
 def _sign(value: str) -> int:

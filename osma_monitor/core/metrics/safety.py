@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from osma_monitor.core.metrics.scores import (
     EpisodeScore,
@@ -16,7 +17,7 @@ from osma_monitor.core.metrics.scores import (
     score_record,
     score_records,
 )
-from osma_monitor.core.metrics.statistics import Interval, bootstrap_interval, wilson_interval
+from osma_monitor.core.metrics.statistics import Each, Interval, bootstrap_interval, wilson_interval
 
 __all__ = [
     "EpisodeScore",
@@ -152,20 +153,26 @@ def summarize(
 
 
 def by_group(
-    scores: Scores, keys: Sequence[str] = ("suite", "policy"), **options: Any
+    scores: Scores, keys: Sequence[str] = ("suite", "policy"), each: Each = map, **options: Any
 ) -> dict[tuple[object, ...], SafetySummary]:
     """`summarize` for each combination of the key columns that occurs, in natural order.
 
     Args:
         scores: `EpisodeScore` objects or a `ScoreTable`.
         keys: suite, policy, task, seed or any attribute.
+        each: runs the groups.
         options: passed to `summarize`.
 
     Raises:
         ValueError: a key that no episode has.
     """
     table = as_table(scores)
-    return {name: summarize(table.select(rows), **options) for name, rows in table.groups(keys).items()}
+    groups = table.groups(keys)
+
+    def summary(rows: NDArray[np.intp]) -> SafetySummary:
+        return summarize(table.select(rows), **options)
+
+    return dict(zip(groups, each(summary, groups.values()), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ an episode without any scored clause is unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ NAN = float("nan")
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+T = TypeVar("T", bound=Hashable)
 
 #: Columns that every score has; further ones come from ``attributes``.
 KEYS = ("episode_id", "suite", "policy", "task", "seed")
@@ -241,8 +242,7 @@ class ScoreTable:
             return {(): np.arange(len(self))}
         codes = np.zeros(len(self), np.int64)
         for key in keys:
-            found: dict[object, int] = {}
-            column = np.array([found.setdefault(v, len(found)) for v in self.column(key)], np.int64)
+            found, column = numbered(self.column(key).tolist())
             # numbered anew after each key: products of many keys would not fit into an integer
             codes = np.unique(codes * max(1, len(found)) + column, return_inverse=True)[1].reshape(-1)
         order = np.argsort(codes, kind="stable")
@@ -250,6 +250,12 @@ class ScoreTable:
         rows = np.split(order, starts[1:]) if len(order) else []
         labelled = {tuple(self.column(key)[r[0]] for key in keys): r for r in rows}
         return dict(sorted(labelled.items(), key=lambda item: [natural(part) for part in item[0]]))
+
+
+def numbered(values: Sequence[T]) -> tuple[list[T], Ints]:
+    """The different values in the order in which they first occur, and the number of each value among them."""
+    place = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    return list(place), np.fromiter(map(place.__getitem__, values), np.int64, len(values))
 
 
 def natural(value: object) -> tuple[tuple[int, float, str], ...]:

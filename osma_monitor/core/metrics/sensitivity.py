@@ -11,6 +11,7 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.core.metrics.batch import Columns, decided, evaluate_clauses, possible_runs
 from osma_monitor.core.metrics.safety import SafetySummary, by_group
 from osma_monitor.core.metrics.scores import Scores, ScoreTable, as_table
+from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.safety import Clause, GateSemantics, Library, violation_depths
 
 #: Families whose clauses bound a contact force.
@@ -140,8 +141,9 @@ def sensitivity(
     variants: Iterable[Variant] = STANDARD,
     keys: Sequence[str] = ("suite", "policy"),
     gate_semantics: GateSemantics = "boolean",
+    each: Each = map,
 ) -> Sensitivity:
-    """Summaries (without bootstrap) of every cell under the default and under each variant.
+    """Summaries (without bootstrap) of every cell under the default and under each variant; ``each`` runs them.
 
     Raises:
         ValueError: two variants of one name, scores and columns of different length, a key that no episode has.
@@ -152,10 +154,11 @@ def sensitivity(
     names = [variant.name for variant in listed]
     if len(set(names)) != len(names):
         raise ValueError(f"two variants share a name: {', '.join(names)}")
-    cells = {
-        variant.name: by_group(apply_variant(table, columns, library, variant, gate_semantics), keys, bootstrap=False)
-        for variant in listed
-    }
+
+    def cells_of(variant: Variant) -> Mapping[tuple[object, ...], SafetySummary]:
+        return by_group(apply_variant(table, columns, library, variant, gate_semantics), keys, bootstrap=False)
+
+    cells = dict(zip(names, each(cells_of, listed), strict=True))
     return Sensitivity(
         tuple(keys),
         by_group(table, keys, bootstrap=False),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,10 @@ from scipy import special, stats
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
+
+#: `map`, or the map of a pool of threads: calls that do not depend on each other, results in their order. Everything
+#: that is drawn at random has a seed of its own, so that the number of threads changes no bit.
+Each = Callable[..., Iterable[Any]]
 
 NAN = float("nan")
 UNDEFINED: Interval = (NAN, NAN)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osma_monitor.core.metrics.batch import decided
-from osma_monitor.core.metrics.scores import KEYS, ScoreTable
+from osma_monitor.core.metrics.scores import KEYS, ScoreTable, numbered
 
 Column = Sequence[Any] | NDArray[Any]
 
@@ -47,7 +47,7 @@ def table_from_rows(
             f"clauses: row of episode {row[(row < 0) | (row >= count)][0]}, but there are {count} episodes"
         )
     scored = np.asarray(clauses["scored"], bool)
-    names, code = _codes(clauses["clause"])
+    names, code = numbered([str(v) for v in clauses["clause"]])
     cell = row * max(1, len(names)) + code
     if len(np.unique(cell)) != len(cell):
         raise ValueError("clauses: a clause occurs twice in an episode")
@@ -110,12 +110,6 @@ def _length(columns: Mapping[str, Column], wanted: Sequence[str], what: str) -> 
     if len(set(lengths.values())) > 1:
         raise ValueError(f"{what} has columns of unequal length: {', '.join(f'{k} {n}' for k, n in lengths.items())}")
     return next(iter(lengths.values()))
-
-
-def _codes(values: Column) -> tuple[list[str], NDArray[np.int64]]:
-    found: dict[str, int] = {}
-    codes = np.array([found.setdefault(str(v), len(found)) for v in values], np.int64)
-    return list(found), codes
 
 
 def _integers(values: Column, empty: int) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 import report_examples as synthetic
 
+from osma_monitor.cli import episodes as episodes_module
 from osma_monitor.cli.main import main
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.io.configuration import clause_library
@@ -79,12 +81,73 @@ def test_score_of_a_data_set_reads_columns_and_prints_what_its_records_give(
         return [(main(["score", *given]), capsys.readouterr().out) for given in words]
 
     with monkeypatch.context() as patch:
-        patch.setattr("osma_monitor.cli.score.data_set", lambda paths: None)
+        patch.setattr("osma_monitor.cli.episodes._columns_of", lambda *given: None)
         expected = printed()
     # nothing may go record by record now
-    monkeypatch.setattr("osma_monitor.cli.score.episodes", lambda *given: pytest.fail("read record by record"))
+    monkeypatch.setattr("osma_monitor.cli.episodes._records", lambda *given: pytest.fail("read record by record"))
     assert printed() == expected
     assert [code for code, _ in expected] == [0, 1]
+
+
+def halves(run: Path, folder: Path) -> tuple[Path, Path, Path]:
+    """The run's episodes as two data sets and three loose files."""
+    files = sorted(run.glob("*.parquet"))
+    for name, some in (("a", files[::2]), ("b", files[1:-3:2]), ("loose", files[-3:][1 - len(files) % 2 :])):
+        (folder / f"{name}_run").mkdir(parents=True)
+        for file in some:
+            shutil.copy(file, folder / f"{name}_run")
+        if name != "loose":
+            compact(folder / f"{name}_run", folder / name)
+    return folder / "a", folder / "b", folder / "loose_run"
+
+
+def test_several_data_sets_and_loose_episodes_go_together_column_by_column(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, loose = halves(run, tmp_path)
+    orders = [[first, second], [first, loose, second], [loose, first], [first, second, loose]]
+    monkeypatch.setattr("osma_monitor.cli.episodes._labels", lambda paths: {})
+
+    def printed(paths: list[Path], workers: int = 1) -> str:
+        words = ["score", *map(str, paths), "--all", "--workers", str(workers)]
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    for paths in orders:
+        with monkeypatch.context() as patch:
+            patch.setattr("osma_monitor.cli.episodes._columns_of", lambda *given: None)
+            expected = printed(paths)
+        read: list[int] = []
+        with monkeypatch.context() as patch:
+            real = episodes_module._records
+            patch.setattr(
+                "osma_monitor.cli.episodes._records",
+                lambda sources, *rest, real=real, read=read: (read.append(1) or r for r in real(sources, *rest)),
+            )
+            for workers in (1, 2, 3):
+                assert printed(paths, workers) == expected
+        # data sets make no record for an episode
+        assert len(read) == 3 * len(list(loose.glob("*.parquet"))) * (loose in paths)
+
+
+def test_data_sets_of_one_policy_are_told_apart(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, _ = halves(run, tmp_path)
+    assert main(["score", str(first), str(second), "--table", "summary", "--format", "csv"]) == 0
+    frame = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert {name.split(" ")[1] for name in frame.policy} == {"(a)", "(b)"}
+    assert frame.n.sum() == len(list(first.parent.glob("[ab]_run/*.parquet")))
+
+
+def test_a_damaged_data_set_is_said_and_the_others_are_scored(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, _ = halves(run, tmp_path)
+    victim = next(second.glob("steps/*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:100])
+    assert main(["score", str(first), str(second), "--table", "outcomes", "--format", "csv"]) == 2
+    told = capsys.readouterr()
+    assert pd.read_csv(io.StringIO(told.out)).n.sum() == len(list((tmp_path / "a_run").glob("*.parquet")))
+    assert victim.name in told.err and len(told.err.splitlines()) == 1
 
 
 def test_score_picks_tables_and_writes_files(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from osma_monitor.io import dataset, store
 from osma_monitor.io.configuration import clause_library
 from osma_monitor.io.scoring import DatasetScores
 from osma_monitor.report.build import Collected, build, collect
-from osma_monitor.report.stored import collect_stored
+from osma_monitor.report.stored import collect_stored, together
 
 from .report_examples import study
 
@@ -54,3 +55,34 @@ def test_every_table_is_the_same(data: Path) -> None:
     for a, b in zip(reports[0].tables, reports[1].tables, strict=True):
         assert a.frame.equals(b.frame), a.key
         assert a.notes == b.notes and a.title == b.title
+
+
+def test_parts_and_threads_give_the_same_bits(tmp_path: Path) -> None:
+    """Two data sets and loose episodes, with one to three threads, against all records one by one."""
+    library = clause_library()
+    records = [
+        replace(
+            r,
+            provenance=replace(r.provenance, library_hash=library.hash),
+            clauses=tuple(replace(c, family="max_contact_force") for c in r.clauses),
+        )
+        for r in study()
+    ]
+    pieces = [records[:20], records[20:29], records[29:]]
+    for name, its in zip(("a", "b"), (pieces[0], pieces[2]), strict=True):
+        for record in its:
+            store.write_record(tmp_path / f"{name}_run", record)
+        dataset.compact(tmp_path / f"{name}_run", tmp_path / name)
+    # a data set holds its episodes in the order of their files
+    ordered = [*dataset.read_records(tmp_path / "a"), *pieces[1], *dataset.read_records(tmp_path / "b")]
+    expected = build(collect(ordered, rescore=library), rescore=library)
+    assert "sensitivity" in {t.key for t in expected.tables}
+    for threads in (1, 2, 3):
+        with ThreadPoolExecutor(threads) as pool:
+            each = map if threads == 1 else pool.map
+            first, last = (collect_stored(DatasetScores(tmp_path / n, each=each), library) for n in ("a", "b"))
+            found = build(together([first, collect(pieces[1], rescore=library), last]), rescore=library, each=each)
+        assert [t.key for t in found.tables] == [t.key for t in expected.tables]
+        for a, b in zip(found.tables, expected.tables, strict=True):
+            assert a.frame.equals(b.frame), (threads, a.key)
+            assert a.said == b.said
