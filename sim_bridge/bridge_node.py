@@ -34,7 +34,7 @@ from osma_monitor.ros.lockstep import LockStep
 from osma_monitor.ros.parameters import Parameter, check_parameter_files, declare, read_json_object
 from osma_monitor.ros.runtime import Spinner, run_application
 from sim_bridge.hosts import make_simulation
-from sim_bridge.simulation import STOP, Action, Simulation, episode_info
+from sim_bridge.simulation import STOP, Action, Simulation, episode_info, findings_of
 
 NAME = "mujoco_bridge"
 POLICY, MONITOR = "policy", "monitor"
@@ -329,6 +329,7 @@ class Bridge:
         outcome = Outcome(outcome.status, outcome.reason, steps)
         if steps > 1 and outcome.status != "aborted":
             self._await_report(spinner)
+        info = info.with_attributes(findings_of(self.simulation))
         if self._report is not None:
             info = info.with_attributes(self._report.attributes)
         self._announce(info, frame.stamp_ns, outcome)

@@ -161,6 +161,9 @@ class MujocoSensors:
         self._site = None if ee_site is None else model.site(ee_site).id
         self._log: list[tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats, NDArray[np.int32], Floats]] = []
         self._from_to = np.zeros(6)
+        self._gripper = role == "gripper"
+        #: objects that the gripper touched in the span of the last :meth:`contacts`, in the order of first touch
+        self.gripper_touched: tuple[int, ...] = ()
 
     # contacts
     def record(self, data: mujoco.MjData) -> None:
@@ -181,6 +184,7 @@ class MujocoSensors:
     def contacts(self) -> tuple[Contacts, NDArray[np.int8], bool]:
         """Since the last call: pairs with their peak force, which objects touch the robot, finger contact."""
         touching = np.full(len(self.objects), CONTACT_NO, dtype=np.int8)
+        self.gripper_touched = ()
         if not self._log:
             return NO_CONTACTS, touching, False
         log, self._log = self._log, []
@@ -212,6 +216,7 @@ class MujocoSensors:
         np.add.at(total, where, world)
         size = np.sqrt(total[:, 0] ** 2 + total[:, 1] ** 2 + total[:, 2] ** 2)
         pair = key // len(log)
+        self.gripper_touched = self._touched_by_gripper(pair, key % len(log), size)
         order = np.lexsort((np.arange(len(key)), -size, pair))  # per pair: the largest first, the earliest of equals
         first = order[np.concatenate([[True], pair[order][1:] != pair[order][:-1]])]
         a, b = pair[first] // self.model.ngeom, pair[first] % self.model.ngeom
@@ -236,6 +241,13 @@ class MujocoSensors:
             touching,
             fingers,
         )
+
+    def _touched_by_gripper(self, pair: NDArray[np.int64], substep: NDArray[np.int64], size: Floats) -> tuple[int, ...]:
+        """Objects that gripper geoms press, by the substep of first touch, then by position in the report."""
+        a, b = pair // self.model.ngeom, pair % self.model.ngeom
+        rows = np.flatnonzero((size > CONTACT_FORCE_N) & self._gripper[a] & (self._owner[b] >= 0))
+        order = rows[np.lexsort((self._owner[b[rows]], substep[rows]))]
+        return tuple(dict.fromkeys(int(i) for i in self._owner[b[order]]))
 
     # objects
     def distance(self, data: mujoco.MjData, index: int) -> float:

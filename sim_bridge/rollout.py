@@ -24,7 +24,7 @@ from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig, Update
 from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.hosts import make_simulation
 from sim_bridge.policies import Policy, make_policy
-from sim_bridge.simulation import Simulation, episode_info
+from sim_bridge.simulation import Simulation, episode_info, findings_of
 
 
 class Writer(Protocol):
@@ -152,8 +152,7 @@ def _drive_monitored(
         frame = simulation.step(action)
     record = monitor.close(Outcome(outcome.status, outcome.reason, steps))
     requested: Mapping[str, str] | None = getattr(policy, "requested", None)
-    if requested:
-        record = replace(record, info=info.with_attributes(requested))
+    record = replace(record, info=info.with_attributes({**findings_of(simulation), **(requested or {})}))
     if writer is not None:
         writer.finish(record)
     return record

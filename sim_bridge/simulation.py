@@ -51,6 +51,8 @@ class Shapes:
 class Simulation(Protocol):
     """A host of episodes.
 
+    A host may also have ``findings() -> Mapping[str, str]``: see :func:`findings_of`.
+
     The clock starts at 1 s and never goes back: ``reset`` continues one control period after the last stamp. Stamps
     therefore depend on what the same instance ran before; two runs have equal stamps when they run the same episodes in
     the same order from a fresh instance, or when :meth:`restart_clock` is called at the same places.
@@ -106,3 +108,9 @@ def episode_info(info: EpisodeInfo, policy: str, instruction: str | None = None)
         policy=policy,
         instruction=info.instruction if instruction is None else instruction,
     )
+
+
+def findings_of(simulation: Simulation) -> Mapping[str, str]:
+    """Attributes of the running episode that are known only at its end, such as which object the robot chose."""
+    said: Mapping[str, str] = getattr(simulation, "findings", dict)()
+    return said

@@ -12,6 +12,7 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.raw import Base, RawFrame
 from sim_bridge.mujoco_sim import MujocoSensors, check_version
 from sim_bridge.simulation import FIRST_STAMP_NS, Action, Shapes
+from sim_bridge.target_selection import ReachTracker
 
 
 def record_substeps(sim: Any, record: Callable[[], None]) -> None:
@@ -50,6 +51,7 @@ class MujocoHost(ABC):
         self._outcome: Outcome | None = None
         self._sensors: MujocoSensors
         self._data: Any = None
+        self._selection: ReachTracker | None = None
 
     @property
     def control_period_ns(self) -> int:
@@ -84,7 +86,7 @@ class MujocoHost(ABC):
         if task not in self.tasks():
             near = difflib.get_close_matches(task, self.tasks(), 3) or list(self.tasks())[:3]
             raise UserError(f"{task!r} is no task of {self.suite}; did you mean {' or '.join(near)}?")
-        self._task, self._seed, self._steps, self._outcome = task, seed, 0, None
+        self._task, self._seed, self._steps, self._outcome, self._selection = task, seed, 0, None, None
         self._start(task, seed)
         return self._frame()
 
@@ -103,7 +105,7 @@ class MujocoHost(ABC):
         stamp = self._next_stamp
         self._next_stamp = stamp + self._period_ns
         contacts, touching, fingers = self._sensors.contacts()
-        return RawFrame(
+        frame = RawFrame(
             stamp_ns=stamp,
             base=self._base(),
             joints=self._sensors.joints(self._data),
@@ -112,6 +114,14 @@ class MujocoHost(ABC):
             contacts=contacts,
             objects=self._sensors.report(self._data, touching),
         )
+        if self._selection is None:
+            self._selection = ReachTracker(frame)
+        self._selection.see(frame, [self._sensors.objects[i].id for i in self._sensors.gripper_touched])
+        return frame
+
+    def findings(self) -> Mapping[str, str]:
+        """Which object the robot took and which it was told to take, where there were several (BEHAVIOR-Spatial)."""
+        return {} if self._selection is None else self._selection.attributes()
 
     def outcome(self) -> Outcome | None:
         """See Simulation."""

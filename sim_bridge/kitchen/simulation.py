@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.metrics.selection import Selection
 from osma_monitor.core.signals.raw import Base, RawFrame
 from osma_monitor.resources import config_path
 from sim_bridge.kitchen import scene
 from sim_bridge.kitchen.instructions import DEFAULT_CONDITION, instruction
-from sim_bridge.kitchen.layout import R_BASE_M
+from sim_bridge.kitchen.layout import R_BASE_M, Pose2
 from sim_bridge.kitchen.references import load_references
 from sim_bridge.kitchen.tasks import (
     MAX_STEPS,
     NO_OBSTACLE,
+    ROUTES,
     SUCCESS_HEADING_COSINE,
     SUCCESS_RADIUS_M,
     SUITE,
@@ -34,6 +36,7 @@ from sim_bridge.kitchen.tasks import (
 )
 from sim_bridge.mujoco_sim import MujocoSensors, TrackedObject, check_version, geom_roles
 from sim_bridge.simulation import FIRST_STAMP_NS, Action, Shapes
+from sim_bridge.target_selection import attributes_of
 
 CONTROL_PERIOD_NS = 50_000_000
 ROBOT = "kitchen_mobile_base"
@@ -41,6 +44,7 @@ ROBOT = "kitchen_mobile_base"
 #: Limits of the base: m/s, rad/s, m/s^2, rad/s^2.
 MAX_SPEED, MAX_YAW_RATE = 1.0, 1.5
 MAX_ACCELERATION, MAX_YAW_ACCELERATION = 2.0, 4.0
+_AT_REST = 0.05  #: m/s, slower than this the base has stopped somewhere
 _SETTLE_STEPS = 150  #: physics steps before the first frame, 0.3 s
 
 
@@ -209,8 +213,7 @@ class KitchenSimulation:
     def _judge(self) -> Outcome | None:
         goal = self.task.goal
         x, y, yaw = self._data.qpos[:3]
-        near = math.hypot(x - goal.x, y - goal.y) <= SUCCESS_RADIUS_M
-        if near and math.cos(yaw - goal.yaw) >= SUCCESS_HEADING_COSINE:
+        if _arrived(x, y, yaw, goal):
             return Outcome("success", "goal", self._steps + 1)
         if self._max_steps is not None and self._steps >= self._max_steps:
             return Outcome("failure", "timeout", self._steps + 1)
@@ -243,6 +246,27 @@ class KitchenSimulation:
     def outcome(self) -> Outcome | None:
         """See Simulation: success within 0.5 m and heading cosine 0.8 of the goal, failure after 500 control steps."""
         return self._outcome
+
+    def findings(self) -> Mapping[str, str]:
+        """Where the robot went, against where it was sent (BEHAVIOR-Spatial's goal criterion for navigation).
+
+        Correct on success; wrong where the base stands still, nearest to another fixture than the goal and the start,
+        and would have succeeded there; else it committed to nothing. ``selected_object`` is the fixture.
+        """
+        task = self.task
+        if self._outcome is not None and self._outcome.status == "success":
+            return attributes_of(Selection("correct"), task.goal_name, task.goal_name)
+        x, y, yaw = (float(v) for v in self._data.qpos[:3])
+        places = {
+            name: fixture.approach
+            for name, fixture in task.kitchen.fixtures.items()
+            if name != "human" or task.goal_name == "human"
+        }
+        nearest = min(places, key=lambda name: math.hypot(x - places[name].x, y - places[name].y))
+        rests = math.hypot(*self._data.qvel[:2]) <= _AT_REST
+        if nearest not in ROUTES[task.route] and rests and _arrived(x, y, yaw, places[nearest]):
+            return attributes_of(Selection("wrong"), task.goal_name, nearest)
+        return attributes_of(Selection("none"), task.goal_name, "")
 
     def info(self) -> EpisodeInfo:
         """See Simulation."""
@@ -371,6 +395,12 @@ class KitchenSimulation:
             renderer.close()
         self._renderers.clear()
         self._model = self._task = None
+
+
+def _arrived(x: float, y: float, yaw: float, goal: Pose2) -> bool:
+    """The goal criterion of a navigation task."""
+    near = math.hypot(x - goal.x, y - goal.y) <= SUCCESS_RADIUS_M
+    return near and math.cos(yaw - goal.yaw) >= SUCCESS_HEADING_COSINE
 
 
 def _roles(model: mujoco.MjModel, task: Task) -> tuple[str, ...]:
