@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from osma_monitor.core.stl.codegen import compile_graph
 from osma_monitor.core.stl.errors import TraceError, UnknownSignalError
 from osma_monitor.core.stl.graph import build_graph
+from osma_monitor.core.stl.nested import open_stream
 from osma_monitor.core.stl.offline import as_formula, unknown_signal
-from osma_monitor.core.stl.stream import Stream
 from osma_monitor.core.stl.syntax import Formula
 from osma_monitor.core.stl.verdict import UNDECIDED, Bounds, Update, Verdict, make_update
 
@@ -68,7 +68,7 @@ class Library:
     def reset(self) -> None:
         """Back to a new monitor."""
         program = self._program
-        self._streams = [Stream(self._graph, clause, inputs) for clause, inputs in program.streamed]
+        self._streams = [open_stream(self._graph, clause, inputs) for clause, inputs in program.streamed]
         make = program.namespace["make"]
         self._parts: dict[str, Callable[..., Any]] = make(
             object.__new__, Update, program, self._slow, self._widen, self._streams

@@ -9,16 +9,17 @@ the whole trace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from osma_monitor.core.stl import tracks
 from osma_monitor.core.stl.graph import Graph, GraphNode
-from osma_monitor.core.stl.offline import Timeline, evaluate_graph, evaluate_node
-from osma_monitor.core.stl.runtime import INF, NAN, as_bounds
-from osma_monitor.core.stl.syntax import PAST, TEMPORAL
+from osma_monitor.core.stl.offline import Timeline, evaluate_node
+from osma_monitor.core.stl.runtime import INF, NAN
+from osma_monitor.core.stl.syntax import PAST
+from osma_monitor.core.stl.top import Top
 from osma_monitor.core.stl.tracks import Array, Track
 from osma_monitor.core.stl.verdict import Bounds
 
@@ -41,7 +42,8 @@ class Stream:
         self._root = graph.roots[clause]
         self._inputs = tuple(inputs)
         self._antecedents = tuple(a for a in graph.antecedents[clause] if graph.nodes[a].future)
-        self._leaves = self._top_operators()
+        self._top = Top(graph, self._root)
+        self._leaves = self._top.leaves
         # an unbounded always or eventually at the top is a running value over its finished samples
         self._running: dict[int, Values] = {
             leaf: (INF, INF, NAN)
@@ -59,22 +61,6 @@ class Stream:
         self._begin = self._end = self._dropped = 0
         self._triggered = False
         self._exact = True  # every input so far was a point: one array does for three
-
-    def _top_operators(self) -> tuple[int, ...]:
-        """What the root reaches without crossing a temporal operator: temporal operators, and nodes that look back."""
-        found: dict[int, None] = {}
-        stack, seen = [self._root], set()
-        while stack:
-            index = stack.pop()
-            node = self._graph.nodes[index]
-            if index in seen or node.scalar:
-                continue
-            seen.add(index)
-            if node.op in TEMPORAL or not node.future:
-                found[index] = None
-            else:
-                stack += node.args
-        return tuple(found)
 
     def _inner_nodes(self) -> list[int]:
         """Nodes to work out over the kept samples, in order."""
@@ -129,8 +115,8 @@ class Stream:
                 found[index] = self._evaluate(index, found, timeline, closed)
         for antecedent in self._antecedents:
             self._triggered = self._triggered or bool((found[antecedent].lower > 0).any())
-        judged = self._at_top({leaf: self._judge_leaf(leaf, found, closed) for leaf in self._leaves}, closed)
-        now = self._at_top({leaf: self._leaf_now(leaf, found, closed) for leaf in self._leaves}, closed)
+        judged = self._top.value({leaf: self._judge_leaf(leaf, found, closed) for leaf in self._leaves})
+        now = self._top.value({leaf: self._leaf_now(leaf, found, closed) for leaf in self._leaves})
         if not closed:
             self._settle_finished(found, timeline)
         return judged, now, self._triggered
@@ -176,16 +162,6 @@ class Stream:
         if closed or node.polarity == (-1 if mirrored else 1):
             return (lower, upper, rho)
         return _ordered(lower, INF, NAN) if mirrored else _ordered(-INF, upper, NAN)
-
-    def _at_top(self, leaves: dict[int, Values], closed: bool) -> Bounds:
-        """The root from the values of the operators at the top."""
-        if self._root in leaves:
-            return as_bounds(*leaves[self._root])
-        given = {leaf: Track(*(np.array([v]) for v in values)) for leaf, values in leaves.items()}
-        columns: list[Array] = [np.empty(0)] * len(self._graph.signals)
-        timeline = Timeline(np.zeros(1, dtype=np.int64))
-        root = evaluate_graph(self._graph, timeline, columns, closed, [self._root], given)[self._root]
-        return as_bounds(*_at(root, 0))
 
     # --- letting go of what is final ---
 
@@ -235,6 +211,23 @@ class Stream:
         return final
 
     # --- plain data ---
+
+    def take_over(
+        self,
+        rows: Sequence[tuple[int, tuple[Values, ...]]],
+        running: Mapping[int, Values],
+        latched: Mapping[int, Values],
+        triggered: bool,
+    ) -> None:
+        """Goes on where another stream stopped: the kept samples, all known, and the operators at the top so far."""
+        self._begin, self._end = 0, len(rows)
+        self._stamps = np.array([*(stamp for stamp, _ in rows), 0], dtype=np.int64)
+        self._values = np.empty((len(self._inputs), 3, len(rows) + 1))
+        for place, (_, values) in enumerate(rows):
+            self._values[:, :, place] = values
+        self._running.update(running)
+        self._latched.update(latched)
+        self._triggered = triggered
 
     def state(self) -> list[Any]:
         kept = slice(self._begin, self._end)
