@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -36,14 +37,57 @@ class PartialStream:
     cut: bool  #: bytes after the last whole batch were left out
 
 
-def read_part(path: Path | str) -> PartialStream:
-    """Reads a running or abandoned stream up to its last whole batch.
+def segment_path(part: Path, number: int) -> Path:
+    """The file in which the stream ``part`` goes on for the ``number``-th time, from 2 on."""
+    return part.with_name(f"{part.name}.{number:04d}")
 
-    Raises StoreError when even its head is not readable.
+
+def segments(part: Path) -> list[Path]:
+    """The files of a stream in the order in which they were written."""
+    later = [f for f in part.parent.glob(f"{glob.escape(part.name)}.*") if f.suffix[1:].isdecimal()]
+    return [part, *sorted(later, key=lambda f: int(f.suffix[1:]))]
+
+
+def remove_stream(part: Path) -> None:
+    """Removes all files of a stream, the first one last: while it is there, recovery looks for the others."""
+    for file in reversed(segments(part)):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+def read_part(path: Path | str) -> PartialStream:
+    """Reads a running or abandoned stream, each of its segments up to the last whole batch.
+
+    Raises StoreError when not even the head of one segment is readable.
     """
     path = Path(path)
+    head: tuple[EpisodeInfo, Mapping[str, str], pa.Schema] | None = None
     batches: list[pa.RecordBatch] = []
-    cut = False
+    cut, unreadable = False, None
+    for file in segments(path):
+        try:
+            found, more, whole = _read_segment(file)
+        except StoreError as error:
+            cut, unreadable = True, unreadable or error
+            continue
+        head = head or found
+        batches += more
+        cut |= not whole
+    if head is None:
+        assert unreadable is not None
+        raise unreadable
+    info, context, schema = head
+    # without the heads' metadata, which segments of other versions need not share
+    table = pa.Table.from_batches([b.replace_schema_metadata() for b in batches], schema.remove_metadata())
+    stamps, signals, obstacle = steps_of(table)
+    return PartialStream(path, info, context, stamps, signals, obstacle, cut)
+
+
+def _read_segment(
+    path: Path,
+) -> tuple[tuple[EpisodeInfo, Mapping[str, str], pa.Schema], list[pa.RecordBatch], bool]:
+    """Head and whole batches of one file, and whether nothing follows them."""
+    batches: list[pa.RecordBatch] = []
     try:
         # a copy: a mapped file that its writer truncates would kill the reader
         reader = pa.ipc.open_stream(path.read_bytes())
@@ -59,11 +103,9 @@ def read_part(path: Path | str) -> PartialStream:
         while True:
             batches.append(reader.read_next_batch())
     except StopIteration:
-        pass
+        return (info, context, schema), batches, True
     except (OSError, pa.ArrowException):
-        cut = True
-    stamps, signals, obstacle = steps_of(pa.Table.from_batches(batches, schema))
-    return PartialStream(path, info, context, stamps, signals, obstacle, cut)
+        return (info, context, schema), batches, False
 
 
 #: Makes the record of a recovered stream: runs the clauses again over its stored signals.
@@ -140,8 +182,9 @@ def _recover_one(path: Path, rescore: Rescore) -> Recovery:
         stream = read_part(path)
     except StoreError as error:
         kept = path.with_name(path.name + ".unreadable")
-        with contextlib.suppress(OSError):
-            os.replace(path, kept)
+        for file in reversed(segments(path)):
+            with contextlib.suppress(OSError):
+                os.replace(file, file.with_name(file.name + ".unreadable"))
         return Recovery(path, None, None, f"{error}; kept as {kept.name}, no step of it is recovered")
     rows = len(stream.stamps_ns)
     seconds = (stream.stamps_ns[-1] - stream.stamps_ns[0]) / 1e9 if rows else 0.0
@@ -150,7 +193,7 @@ def _recover_one(path: Path, rescore: Rescore) -> Recovery:
     finished = path.with_suffix(".parquet")
     try:
         if finished.exists():  # it died between the two steps of finishing
-            path.unlink()
+            remove_stream(path)
             return Recovery(path, finished, read_record(finished), f"episode {name} was already stored")
         record = rescore(stream)
         reason = record.outcome.reason or "recovered after a crash"
@@ -161,7 +204,7 @@ def _recover_one(path: Path, rescore: Rescore) -> Recovery:
             notes=(*record.notes, f"recovered from {path.name}"),
         )
         write_parquet(record, finished)
-        path.unlink()
+        remove_stream(path)
     except OSError as error:
         return Recovery(path, None, None, f"{path}: recovery could not be stored ({error}); the stream is kept")
     except UserError as error:

@@ -7,7 +7,7 @@ overwrite what is there.
 
     run/run.json               format, versions, what was run
     run/<episode>.parquet      a finished episode (io/tables.py)
-    run/<episode>.part         the running one
+    run/<episode>.part         the running one; <episode>.part.0002, ... where it grew past the size of a segment
     run/corrections.jsonl      outcomes that a human corrected (io/corrections.py)
 """
 
@@ -34,13 +34,25 @@ from osma_monitor.core.signals.schema import SIGNALS
 from osma_monitor.io import codec, corrections, dataset
 from osma_monitor.io.errors import StoreError
 from osma_monitor.io.files import clean, replace_file, write_parquet
-from osma_monitor.io.recovery import PartialStream, Recovery, Rescore, read_part, recover, rescorer
+from osma_monitor.io.recovery import (
+    PartialStream,
+    Recovery,
+    Rescore,
+    read_part,
+    recover,
+    remove_stream,
+    rescorer,
+    segment_path,
+    segments,
+)
 from osma_monitor.io.tables import CONTEXT_KEY, FORMAT, INFO_KEY, read_record, step_schema
 
 RUN_FILE = "run.json"
 _SECOND_NS = 1_000_000_000
 #: Rows kept in memory while the disk refuses them; the oldest go first (the record itself is whole at the end).
 _PENDING_LIMIT = 100_000
+#: A stream goes on in a new file from here on: what damages one costs no other, and no file system's limit is met.
+SEGMENT_BYTES = 64 * 1024 * 1024
 
 
 def file_stem(episode_id: str) -> str:
@@ -80,7 +92,7 @@ class EpisodeWriter:
     ``folder`` is made if absent. ``context`` is text that :func:`recover` hands back with a recovered stream
     (library hash, gate semantics, ...). ``sync`` also survives power loss, at the price of an fsync a second. Every
     disk error is a :class:`StoreError`; the rows stay in memory and the next batch tries again, so the caller
-    reports it and goes on.
+    reports it and goes on. A stream of more than ``segment_bytes`` goes on in another file.
     """
 
     def __init__(
@@ -91,10 +103,11 @@ class EpisodeWriter:
         *,
         sync: bool = False,
         period_ns: int = _SECOND_NS,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.info = info
         self._folder = _make_folder(Path(folder))
-        self._sync, self._period_ns = sync, period_ns
+        self._sync, self._period_ns, self._segment_bytes = sync, period_ns, segment_bytes
         self._stamps: list[int] = []
         self._values: list[NDArray[np.float64]] = []
         self._obstacles: list[str] = []
@@ -107,12 +120,22 @@ class EpisodeWriter:
             raise StoreError(error.errno, f"{self._folder}: {error.strerror}; the episode is not logged") from error
         self.context = dict(context or {})  #: may be changed until the first batch is written
         self._schema = step_schema()
-        self._size = 0
+        self._lock_fd = self._fd  #: of the first segment, whose lock says that the stream is alive
+        self._segment = 1
+        self._size = 0  #: of the segment that is written now
 
     @property
     def part(self) -> Path:
-        """The running episode's stream."""
+        """The running episode's stream, its first segment."""
         return self._folder / f"{self.stem}.part"
+
+    @property
+    def writing(self) -> bool:
+        """Whether the last batch reached the disk; false before the first, and while rows wait since it is refused."""
+        return (self._size > 0 or self._segment > 1) and not self._refused
+
+    def _path(self) -> Path:
+        return self.part if self._segment == 1 else segment_path(self.part, self._segment)
 
     def append(self, stamp_ns: int, values: ArrayLike, obstacle: str = "") -> None:
         """Adds one step: ``values`` (len(SIGNALS),) float64 in schema order.
@@ -146,6 +169,8 @@ class EpisodeWriter:
         batch = pa.RecordBatch.from_arrays([*columns, *(pa.array(column) for column in values)], schema=self._schema)
         data = batch.serialize().to_pybytes()
         self._refused = True
+        if self._size >= self._segment_bytes:
+            self._next_segment()
         self._write(self._header() + data if self._size == 0 else data)
         self._refused, self._flushed_ns = False, self._stamps[-1]
         self._stamps.clear()
@@ -156,6 +181,16 @@ class EpisodeWriter:
         facts = {INFO_KEY: codec.dumps(self.info).encode(), CONTEXT_KEY: codec.dumps(self.context).encode()}
         header: bytes = step_schema(metadata=facts).serialize().to_pybytes()
         return header
+
+    def _next_segment(self) -> None:
+        path = segment_path(self.part, self._segment + 1)
+        try:
+            fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(error.errno, f"{path}: {error.strerror}; monitoring goes on, the log waits") from error
+        if self._fd is not None and self._fd != self._lock_fd:
+            os.close(self._fd)
+        self._fd, self._segment, self._size = fd, self._segment + 1, 0
 
     def _write(self, data: bytes) -> None:
         """Appends all of ``data`` or nothing."""
@@ -171,7 +206,7 @@ class EpisodeWriter:
                 os.ftruncate(self._fd, self._size)
                 os.lseek(self._fd, self._size, os.SEEK_SET)
             raise StoreError(
-                error.errno, f"{self.part}: {error.strerror}; monitoring goes on, the log waits"
+                error.errno, f"{self._path()}: {error.strerror}; monitoring goes on, the log waits"
             ) from error
         self._size += len(data)
 
@@ -191,8 +226,7 @@ class EpisodeWriter:
                 error.errno, f"{target}: {error.strerror}; the running log {self.part.name} is kept"
             ) from error
         self.close()
-        with contextlib.suppress(OSError):
-            self.part.unlink()
+        remove_stream(self.part)
         return target
 
     def close(self) -> None:
@@ -200,15 +234,15 @@ class EpisodeWriter:
         if self._fd is not None:
             if self._size == 0:
                 with contextlib.suppress(OSError):
-                    self.part.unlink()
-            os.close(self._fd)
+                    self._path().unlink()
+            for fd in {self._fd, self._lock_fd}:
+                os.close(fd)
             self._fd = None
 
     def abandon(self) -> None:
         """Closes and removes the stream: the episode is not to be kept."""
         self.close()
-        with contextlib.suppress(OSError):
-            self.part.unlink()
+        remove_stream(self.part)
 
     def __enter__(self) -> Self:
         return self
@@ -243,6 +277,33 @@ def write_record(folder: Path | str, record: EpisodeRecord) -> Path:
     """Stores a finished record that no writer logged (batch scoring, datasets). Raises StoreError."""
     with EpisodeWriter(folder, record.info) as writer:
         return writer.finish(record)
+
+
+_OURS = re.compile(r"-[0-9a-f]{8}(-\d+)?\.parquet")
+
+
+def prune(folder: Path | str, limit_bytes: int) -> list[Path]:
+    """Removes the oldest finished episodes until the folder's episodes and streams take at most ``limit_bytes``.
+
+    The newest episode and running streams always stay, and files that no writer named are never touched. Returns
+    what was removed; raises StoreError when the disk refuses.
+    """
+    folder = Path(folder)
+    try:
+        episodes = [f for f in folder.glob("*.parquet") if _OURS.search(f.name) and not f.name.startswith(".")]
+        finished = sorted((f.stat().st_mtime_ns, f, f.stat().st_size) for f in episodes)
+        total = sum(size for *_, size in finished)
+        total += sum(f.stat().st_size for f in folder.glob("*.part*"))
+        removed = []
+        for _, file, size in finished[:-1]:
+            if total <= limit_bytes:
+                break
+            file.unlink()
+            removed.append(file)
+            total -= size
+    except OSError as error:
+        raise StoreError(error.errno, f"{error.filename or folder}: {error.strerror}; old episodes stay") from error
+    return removed
 
 
 def read_episodes(paths: Path | str | Iterable[Path | str], *, corrected: bool = True) -> Iterator[EpisodeRecord]:
@@ -280,10 +341,12 @@ __all__ = [
     "StoreError",
     "episode_files",
     "file_stem",
+    "prune",
     "read_episodes",
     "read_part",
     "recover",
     "rescorer",
+    "segments",
     "write_record",
     "write_run",
 ]

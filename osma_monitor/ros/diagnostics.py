@@ -110,14 +110,21 @@ def frames(counts: Mapping[str, int], before: Mapping[str, int], total: int, rat
 HARMLESS = frozenset({"repeated frames", "episodes: outside_episode", "episodes: repeated_event"})
 
 
-def episode_log(folder: str, error: str, counts: Mapping[str, int]) -> Concern:
+LOW_DISK_BYTES = 100_000_000  #: below it there is a warning, before episodes are lost
+
+
+def episode_log(folder: str, error: str, counts: Mapping[str, int], free_bytes: int | None = None) -> Concern:
     """Whether episodes reach the disk."""
     concern = Concern("episode log", values={k: str(v) for k, v in sorted(counts.items())})
     concern.values["folder"] = folder or "none"
+    if free_bytes is not None:
+        concern.values["free"] = f"{free_bytes / 1e6:.0f} MB"
     if error:
         concern.raise_to(ERROR, error)
     elif not folder:
         concern.message = "off"
+    elif free_bytes is not None and free_bytes < LOW_DISK_BYTES:
+        concern.raise_to(WARN, f"{folder}: {free_bytes / 1e6:.0f} MB left on its disk")
     return concern
 
 

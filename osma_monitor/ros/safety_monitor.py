@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from visualization_msgs.msg import MarkerArray
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.monitor import MonitorConfig, Update
+from osma_monitor.core.monitor import ClauseEvent, MonitorConfig, Update
 from osma_monitor.core.robot import RobotModel
 from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step, by_edge, by_gap
 from osma_monitor.core.signals.raw import RawFrame
@@ -49,7 +49,7 @@ from osma_monitor.ros.robot_inputs import RobotInputs
 from osma_monitor.ros.runtime import Spinner, run_application, settle, spin_until_stopped, warn
 from osma_monitor.ros.text import printable
 from osma_monitor.ros.tiers import read_tiers
-from osma_monitor.ros.tracker import EpisodeTracker, Finished
+from osma_monitor.ros.tracker import EpisodeTracker, Finished, LogConfig
 
 NAME = topics.MONITOR
 _POLL_PERIOD = 0.05  #: s of wall time between looks at time-outs
@@ -117,9 +117,11 @@ class SafetyMonitor(LifecycleNode):
             self._tiers = read_tiers() if self.values.markers else {}
             self._inputs = self._robot_inputs.topic_inputs() if self._robot_inputs else default_inputs()
             library = self.values.library or None
-            self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report, library)
+            log = LogConfig(round(self.values.log_segment * 1e6), round(self.values.log_limit * 1e6))
+            self.tracker = EpisodeTracker(config, folder, {"transport": "ros"}, self._report, library, log)
             self.tracker.warm_up()
             self.tracker.recover()
+            self.tracker.probe()
             self._make_publishers()
         except Exception as error:  # rclpy would turn it into a state without a word
             return self._failed(error)
@@ -380,12 +382,10 @@ class SafetyMonitor(LifecycleNode):
         self._last_frame_wall = time.monotonic()
         if self.values.frame_delay_ms:
             time.sleep(self.values.frame_delay_ms / 1e3)
-        update = tracker.frame(frame)
+        update = tracker.frame(frame, self._publish_events)
         if update is None or tracker.monitor is None:
             return
         episode_id = tracker.monitor.info.episode_id
-        for event in update.events:
-            self._violations.publish(outputs.violation(event, episode_id))
         if update.step == 0:
             self._say_what_is_off(tracker.monitor.inactive)
             self._clauses.publish(outputs.clause_list(tracker.monitor, update.stamp_ns))
@@ -398,6 +398,12 @@ class SafetyMonitor(LifecycleNode):
         tracker.log(update)
         for event in update.events:
             warn(self, outputs.violation_text(event))
+
+    def _publish_events(self, events: Sequence[ClauseEvent]) -> None:
+        """Before everything else that a frame comes to."""
+        assert self.tracker is not None and self.tracker.info is not None
+        for event in events:
+            self._violations.publish(outputs.violation(event, self.tracker.info.episode_id))
 
     def _say_what_is_off(self, inactive: Mapping[str, str]) -> None:
         """Clauses that a missing capability switches off, once for each set of them."""
@@ -500,7 +506,9 @@ class SafetyMonitor(LifecycleNode):
         concerns = [
             diagnostics.inputs(reports, self.values.stale_after, self._missed),
             diagnostics.frames(counts, self._reported, receiver.frames, receiver.rate()),
-            diagnostics.episode_log(str(tracker.folder or ""), tracker.disk_error, tracker.counts),
+            diagnostics.episode_log(
+                str(tracker.folder or ""), tracker.disk_error, tracker.counts, tracker.free_bytes()
+            ),
             diagnostics.verdict(self.latch, self._cannot_judge, tracker.info, tracker.monitor),
         ]
         if self._robot_inputs is not None:

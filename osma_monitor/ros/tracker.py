@@ -6,7 +6,9 @@ Disk errors never stop the monitoring: they are kept for the diagnostics, and th
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,13 +19,23 @@ import numpy as np
 import pyarrow as pa
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
-from osma_monitor.core.monitor import ClauseEvent, EpisodeMonitor, MonitorConfig, SignalMonitor, Update
+from osma_monitor.core.monitor import ClauseEvent, EpisodeMonitor, MonitorConfig, OnEvents, SignalMonitor, Update
 from osma_monitor.core.segmenter import Begin, End
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.configuration import keep_library
 from osma_monitor.io.errors import StoreError
 from osma_monitor.io.recovery import Recovery, recover
-from osma_monitor.io.store import EpisodeWriter, write_record
+from osma_monitor.io.store import SEGMENT_BYTES, EpisodeWriter, prune, write_record
+
+RETRY_PERIOD = 5.0  #: s between attempts to begin the log of a running episode
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """How the log is kept within bounds."""
+
+    segment_bytes: int = SEGMENT_BYTES  #: a running episode's stream goes on in a new file from here on
+    limit_bytes: int = 0  #: of the folder: the oldest episodes go when it is passed; 0: nothing is ever removed
 
 
 @dataclass(frozen=True)
@@ -47,8 +59,10 @@ class EpisodeTracker:
         session: Mapping[str, str] | None = None,
         report: Callable[[str], None] = lambda message: None,
         library: Path | str | None = None,
+        log: LogConfig | None = None,
     ) -> None:
         """``library`` is the file that the clauses come from (None: the one that ships); the folder keeps a copy."""
+        self._log_config = log or LogConfig()
         self.config, self.folder = config, folder
         self.monitor: EpisodeMonitor | None = None
         self.counts: Counter[str] = Counter()  #: episodes by what became of them
@@ -58,6 +72,7 @@ class EpisodeTracker:
         self._library, self._library_kept = library, False
         self._writer: EpisodeWriter | None = None
         self._episode_error = ""
+        self._retry_wall = 0.0  #: when the log is tried again after it could not be begun
         self._started = ""
         self._notes: list[str] = []
         self._recovered: set[str] = set()
@@ -82,6 +97,24 @@ class EpisodeTracker:
                 self._recovered.add(item.record.info.episode_id)
             self._report(item.message)
         return recoveries
+
+    def probe(self) -> None:
+        """Find out at start, not at the end of the first episode, whether the folder can be written."""
+        if self.folder is None:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                file.write(b"0" * 4096)
+        except OSError as error:
+            self._disk(f"{self.folder}: {error.strerror or error}; episodes are not logged until it can be written")
+
+    def free_bytes(self) -> int | None:
+        """What the log's disk has left; None where that is not known."""
+        try:
+            return None if self.folder is None else shutil.disk_usage(self.folder).free
+        except OSError:
+            return None
 
     def warm_up(self) -> None:
         """Do once what is slow the first time, before frames come: compile formulas, import what the log needs.
@@ -108,9 +141,12 @@ class EpisodeTracker:
         if begin.info.episode_id in self._recovered:
             self._notes.append("the monitor was restarted while this episode ran; what came before is another record")
 
-    def frame(self, frame: RawFrame) -> Update | None:
-        """Judge one frame; None when its stamp does not go forward or no episode runs."""
-        return None if self.monitor is None else self.monitor.update(frame)
+    def frame(self, frame: RawFrame, on_events: OnEvents | None = None) -> Update | None:
+        """Judge one frame; None when its stamp does not go forward or no episode runs.
+
+        ``on_events`` is given what begins and ends with it, before the rest of the update is worked out.
+        """
+        return None if self.monitor is None else self.monitor.update(frame, on_events)
 
     def log(self, update: Update) -> None:
         """Log what was judged. Apart from :meth:`frame`, so that verdicts leave before the disk is touched."""
@@ -118,8 +154,9 @@ class EpisodeTracker:
             return
         try:
             if self._writer is None:
-                if self._episode_error:
-                    return  # tried once in this episode; the end tries again
+                if self._episode_error and time.monotonic() < self._retry_wall:
+                    return
+                self._retry_wall = time.monotonic() + RETRY_PERIOD
                 self._writer = EpisodeWriter(
                     self.folder,
                     self.monitor.info,
@@ -128,8 +165,12 @@ class EpisodeTracker:
                         "library_hash": self.config.library.hash,
                         "gate_semantics": self.config.gate_semantics,
                     },
+                    segment_bytes=self._log_config.segment_bytes,
                 )
             self._writer.append(update.stamp_ns, update.signals.values, update.signals.obstacle)
+            if self.disk_error and self._writer.writing:
+                self._report("episodes are logged again")
+                self._episode_error = self.disk_error = ""
         except StoreError as error:
             self._episode_error = _text(error)
             self._disk(self._episode_error)
@@ -171,7 +212,20 @@ class EpisodeTracker:
         self.disk_error = ""
         self.counts["stored"] += 1
         self._keep_library(path.parent)
+        self._prune(path.parent)
         return Finished(record, monitor.last_ns, path, exits=exits)
+
+    def _prune(self, folder: Path) -> None:
+        if not self._log_config.limit_bytes:
+            return
+        try:
+            removed = prune(folder, self._log_config.limit_bytes)
+        except StoreError as error:
+            self._disk(_text(error))
+            return
+        if removed:
+            self.counts["removed"] += len(removed)
+            self._report(f"{folder}: over its limit; {len(removed)} oldest episodes removed, last {removed[-1].name}")
 
     def _keep_library(self, folder: Path) -> None:
         if self._library_kept:

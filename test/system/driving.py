@@ -105,12 +105,12 @@ def base(observer):
             )
         )
 
-    def end(steps=0):
+    def end(steps=0, episode_id="one"):
         event.publish(
             EpisodeEvent(
                 header=Header(stamp=to_time(driver.stamp), frame_id="driver"),
                 event=EpisodeEvent.END,
-                episode_id="one",
+                episode_id=episode_id,
                 outcome=EpisodeEvent.OUTCOME_SUCCESS,
                 steps=steps,
             )

@@ -383,3 +383,93 @@ def test_compaction_goes_on_past_broken_files_and_never_overwrites(tmp_path: Pat
     with pytest.raises(StoreError, match=r"a\.parquet"):
         dataset.compact(tmp_path / "run", tmp_path / "other")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "set"]
+
+
+def logged_in_segments(folder: Path, record: EpisodeRecord, segment_bytes: int = 20_000) -> EpisodeWriter:
+    writer = EpisodeWriter(folder, record.info, {"missing": "{}"}, segment_bytes=segment_bytes)
+    log(writer, record)
+    writer.flush()
+    return writer
+
+
+def test_a_long_stream_goes_on_in_new_files_and_reads_as_one(tmp_path: Path) -> None:
+    record = make_record(1, 2000)
+    writer = logged_in_segments(tmp_path, record)
+    files_of = store.segments(writer.part)
+    assert len(files_of) > 10 and {f.name for f in tmp_path.iterdir()} == {f.name for f in files_of}
+    assert files_of[1].name == f"{writer.part.name}.0002"
+    assert all(f.stat().st_size < 20_000 + 20_000 for f in files_of), "a batch more at most"
+    stream = store.read_part(writer.part)
+    assert not stream.cut and stream.info == record.info and stream.context == {"missing": "{}"}
+    assert np.array_equal(stream.stamps_ns, record.stamps_ns) and stream.obstacle == record.obstacle
+    assert same(dict(stream.signals), dict(record.signals))
+    path = writer.finish(record)
+    assert list(tmp_path.iterdir()) == [path] and same(next(read_episodes(path)), record)
+
+
+def test_a_dead_writer_s_segments_become_one_record(tmp_path: Path) -> None:
+    record = make_record(1, 1000)
+    logged_in_segments(tmp_path, record).close()
+    [recovery] = recover(tmp_path, rescored)
+    assert recovery.record is not None and np.array_equal(recovery.record.stamps_ns, record.stamps_ns)
+    assert [f.suffix for f in tmp_path.iterdir()] == [".parquet"]
+
+
+@pytest.mark.parametrize("damaged", [0, 1, -1])
+@pytest.mark.parametrize("how", ["head", "tail"])
+def test_a_damaged_segment_costs_no_other(tmp_path: Path, damaged: int, how: str) -> None:
+    record = make_record(1, 1000)
+    writer = logged_in_segments(tmp_path, record)
+    writer.close()
+    file = store.segments(writer.part)[damaged]
+    rows = [len(store.read_part(f).stamps_ns) for f in store.segments(writer.part)[1:]]
+    rows.insert(0, 1000 - sum(rows))
+    data = file.read_bytes()
+    file.write_bytes(b"\xff" * 100 if how == "head" else data[:-100])
+    stream = store.read_part(writer.part)
+    assert stream.cut and 1000 - rows[damaged] <= len(stream.stamps_ns) < 1000
+    assert np.all(np.diff(stream.stamps_ns) > 0) and set(stream.stamps_ns) < set(record.stamps_ns)
+
+
+def test_a_disk_that_fills_between_two_segments_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = make_record(1, 400)
+    writer = EpisodeWriter(tmp_path, record.info, segment_bytes=20_000)
+    opened = os.open
+    full = True
+
+    def no_room(path: object, *rest: object) -> int:
+        if full and str(path).endswith(".0002"):
+            raise OSError(28, "No space left on device")
+        return opened(path, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", no_room)
+    assert not writer.writing
+    refused = 0
+    for i, stamp in enumerate(record.stamps_ns):
+        try:
+            writer.append(int(stamp), [record.signals[s][i] for s in SIGNALS], record.obstacle[i])
+        except StoreError as error:
+            refused += 1
+            assert "0002: No space left on device" in str(error) and not writer.writing
+        if i == 300:
+            assert refused
+            full = False
+    writer.flush()
+    assert writer.writing and np.array_equal(store.read_part(writer.part).stamps_ns, record.stamps_ns)
+
+
+def test_the_oldest_episodes_go_when_the_folder_is_over_its_limit(tmp_path: Path) -> None:
+    stored = [store.write_record(tmp_path, make_record(i, 200)) for i in range(5)]
+    for age, path in enumerate(reversed(stored)):
+        os.utime(path, ns=(10**18 - age * 10**9,) * 2)
+    own = tmp_path / "notes.parquet"
+    own.write_bytes(b"x" * 100_000)
+    running = logged_in_segments(tmp_path, make_record(9, 100))
+    assert store.prune(tmp_path, 10**9) == []
+    streams = sum(f.stat().st_size for f in store.segments(running.part))
+    keep_two = streams + sum(p.stat().st_size for p in stored[3:])
+    assert store.prune(tmp_path, keep_two) == stored[:3]
+    assert store.prune(tmp_path, 0) == [stored[3]], "the newest stays"
+    assert own.exists() and running.part.exists() and stored[4].exists()
+    running.abandon()
+    assert sorted(tmp_path.iterdir()) == sorted([own, stored[4]])

@@ -11,7 +11,7 @@ from osma_monitor.core.signals.raw import NO_CONTACTS, Base, RawFrame, vector
 from osma_monitor.io.configuration import kept_libraries, monitor_config
 from osma_monitor.io.store import read_episodes
 from osma_monitor.resources import config_path
-from osma_monitor.ros.tracker import EpisodeTracker
+from osma_monitor.ros.tracker import EpisodeTracker, LogConfig
 
 pytestmark = pytest.mark.ros
 SECOND = 1_000_000_000
@@ -28,6 +28,10 @@ def info(name="one"):
 
 def run(tracker, steps, name="one", first=0, **begin):
     tracker.begin(Begin(SECOND, info(name)), {"simulator": "none"}, **begin)
+    run_on(tracker, first, steps)
+
+
+def run_on(tracker, first, steps):
     for step in range(first, steps):
         tracker.log(tracker.frame(frame(step)))
 
@@ -132,3 +136,44 @@ def test_the_folder_keeps_the_library_that_judged(tmp_path):
     assert first.name.startswith("library-") and second.name == "library.yaml"
     assert second.read_bytes() == config_path("safety", "library.yaml").read_bytes()
     assert first.read_bytes() == own.read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_start_and_tried_again_in_the_same_episode(tmp_path, monkeypatch):
+    said = []
+    folder = tmp_path / "run"
+    folder.write_text("a file")
+    tracker = EpisodeTracker(monitor_config(), folder, report=said.append)
+    tracker.probe()
+    assert "run: File exists; episodes are not logged until it can be written" in said[0] and tracker.disk_error
+    run(tracker, 30)
+    assert len(said) == 2
+    folder.unlink()
+    run_on(tracker, 30, 60)
+    assert tracker.disk_error, "not tried at every frame"
+    monkeypatch.setattr("osma_monitor.ros.tracker.RETRY_PERIOD", 0.0)
+    tracker._retry_wall = 0.0
+    run_on(tracker, 60, 120)
+    assert not tracker.disk_error and said[-1] == "episodes are logged again"
+    assert list(folder.glob("*.part"))
+    finished = end(tracker, 120)
+    assert len(finished.record.stamps_ns) == 120 and finished.path is not None
+
+
+def test_a_log_folder_is_kept_below_its_limit(tmp_path):
+    said = []
+    tracker = EpisodeTracker(monitor_config(), tmp_path, report=said.append, log=LogConfig(limit_bytes=1))
+    for name in ("a", "b", "c"):
+        run(tracker, 20, name)
+        end(tracker, 20)
+    assert [r.info.episode_id for r in read_episodes(tmp_path)] == ["c"]
+    assert tracker.counts["removed"] == 2 and tracker.counts["stored"] == 3 and "oldest episodes removed" in said[-1]
+
+
+def test_an_episode_of_ten_hours_is_logged_in_segments(tmp_path):
+    tracker = EpisodeTracker(monitor_config(), tmp_path, log=LogConfig(segment_bytes=50_000))
+    run(tracker, 1000)
+    parts = sorted(p.stat().st_size for p in tmp_path.iterdir())
+    assert len(parts) > 5 and parts[-1] < 100_000
+    finished = end(tracker, 1000)
+    assert [p.suffix for p in tmp_path.iterdir() if p.suffix != ".yaml"] == [".parquet"]
+    assert len(finished.record.stamps_ns) == 1000
