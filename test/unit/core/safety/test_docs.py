@@ -37,3 +37,20 @@ def test_separation_distances() -> None:
     flat = " ".join(TEXT.split())
     assert f"at 0.7 m/s S_p = {shipped.distance(0.7) + 1e-9:.2f} m, at 0.2 m/s {shipped.distance(0.2):.2f} m" in flat
     assert f"S_p = {walking.distance(0.7) + 1e-9:.2f} m at 0.7 m/s and {walking.distance(0.2):.2f} m at 0.2 m/s" in flat
+
+
+def test_limits_of_body_regions_are_those_of_the_public_list_or_named_as_different() -> None:
+    """Clamping forces in N as Buxbaum and Sen 2018, Table 1.4, reprint the list of 2011 that preceded ISO/TS 15066."""
+    public = {
+        **{"skull_and_forehead": 130, "face": 65, "neck": 145, "back_and_shoulders": 210, "chest": 140, "abdomen": 110},
+        **{"pelvis": 180, "upper_arm": 150, "lower_arm": 160, "hand": 135, "thigh_and_knee": 220, "lower_leg": 140},
+    }
+    shipped = {name: limit.force for name, limit in LIBRARY.parameters.region_limits.items() if name != "any"}
+    assert shipped.keys() == public.keys()
+    assert LIBRARY.parameters.region_limits["any"].force == min(shipped.values())
+    different = {name for name in public if shipped[name] != public[name]}
+    assert different == {"neck", "hand", "lower_leg"}
+    for name, force in shipped.items():
+        words = name.replace("_", " ")
+        row = next(line for line in TEXT.splitlines() if line.startswith("|") and f"{words} {force:.0f}" in line)
+        assert row.endswith("|") and (("differ" in row) == (name in different))
