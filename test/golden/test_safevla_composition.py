@@ -139,7 +139,7 @@ def test_one_set_of_episodes_gives_main_table_marginal_rates_and_composition(row
 def test_shares_are_of_violations_and_not_of_episodes() -> None:
     """The printed rows tell the two readings apart: 18 hold a share that no number of the unsafe successes gives."""
     assert len(ROWS) == 81
-    assert sum(len(list(itertools.islice(counts_of(row), 2))) == 1 for row in ROWS) == 44
+    assert sum(len(list(itertools.islice(counts_of(row), 2))) == 1 for row in ROWS) == 52
     of_episodes = {row.name: {round(100 * k / row.sbu) for k in range(row.sbu + 1)} for row in ROWS if row.sbu}
     impossible = [row.name for row in ROWS if row.sbu and not set(row.shares.values()) <= of_episodes[row.name]]
     assert len(impossible) >= 18 and "OpenVLA-7B Long" in impossible
