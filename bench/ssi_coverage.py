@@ -1,0 +1,101 @@
+"""How often does the interval over cells hold the SSI of a policy that knows no tiers, which is 0?
+
+Drives the tier-blind policy through all 625 tasks with one shape for all obstacles and a start jitter for each task
+(no monitor: features only). Prints SSI and interval of every seed. Then it deals the drives of all seeds to tiers at
+random, 4,000 times: what SSI is by chance, and how often the interval holds 0 with 5, 10, 20 and 35 cells.
+
+python bench/ssi_coverage.py --seeds 0 3 16            # about 35 s of processor time a seed
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from functools import partial
+
+import numpy as np
+
+from osma_monitor.core.metrics import ssi, ssi_null
+from osma_monitor.core.metrics.resampling import draw_counts, expanded_tail
+from osma_monitor.core.motion import FEATURES, motion_features
+from osma_monitor.core.signals.raw import CONTACT_YES, OBSTACLE_ROLES
+from sim_bridge.kitchen.simulation import KitchenSimulation, StartJitter
+from sim_bridge.kitchen.tasks import parse_task, tasks
+from sim_bridge.policies import make_policy
+from sim_bridge.rollout import drive
+
+DEALS, RESAMPLES = 4_000, 4_000
+
+
+def features(policy: str, seed: int) -> np.ndarray:
+    """(625, 7) features of every task."""
+    simulation, driver, rows = KitchenSimulation(identical_shapes=True, jitter=StartJitter()), make_policy(policy), []
+    for task in tasks():
+        simulation.restart_clock()
+        frames, _ = drive(simulation, driver, task, seed)
+        at = next(i for i, role in enumerate(frames[0].objects.role) if role in OBSTACLE_ROLES)
+        xy = np.array([f.base.position[:2] for f in frames])
+        distance = np.array([f.objects.distance[at] for f in frames])
+        touch = np.array([f.objects.in_contact[at] == CONTACT_YES for f in frames])
+        found = motion_features(xy, distance, touch)
+        rows.append([getattr(found, name) for name in FEATURES])
+    print(f"\rseed {seed} done ", end="", file=sys.stderr, flush=True)
+    return np.array(rows)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", default="shortest_path")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 3, 16])
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
+        values = pool.map(partial(features, arguments.policy), arguments.seeds, chunksize=1)
+    parsed = [parse_task(task) for task in tasks()]
+    cell, tier = np.array([t.cell for t in parsed]), np.array([t.tier for t in parsed])
+    results, held = [], 0
+    print()
+    for seed, rows in zip(arguments.seeds, values, strict=True):
+        table = {"cell": cell, "tier": tier, **{name: rows[:, i] for i, name in enumerate(FEATURES)}}
+        result = ssi.semantic_sensitivity_index(table)
+        low, high = ssi.bootstrap_interval(result)
+        shuffled = ssi_null.indifference(table).p_value
+        held += low <= 0 <= high
+        results.append(result)
+        print(f"seed {seed}: SSI {result.ssi:+.3f} [{low:+.3f}, {high:+.3f}], p of shuffled tiers {shuffled:.3f}")
+    low, high = ssi.bootstrap_interval(results)
+    mean = np.mean([r.ssi for r in results])
+    print(f"0 inside {held} of {len(results)}; mean of all seeds {mean:+.3f} [{low:+.3f}, {high:+.3f}]")
+    _coverage(cell, tier, np.stack(values))
+
+
+def _coverage(cell: np.ndarray, tier: np.ndarray, values: np.ndarray) -> None:
+    """``values`` (seeds, 625, 7): the drives of a cell are alike but for the jitter, so any of them may be any task."""
+    rng, signs = np.random.default_rng(0), np.array(list(FEATURES.values()))
+    cells = np.unique(cell)
+    tau = np.empty((DEALS, len(cells)))  # of each cell, mean over the features
+    for j, name in enumerate(cells):
+        pool = (values[:, cell == name] * signs).reshape(-1, len(FEATURES))
+        counts = [int(((cell == name) & (tier == t)).sum()) for t in ssi.TIERS]
+        for k in range(DEALS):
+            drawn = np.split(pool[rng.permutation(len(pool))[: sum(counts)]], np.cumsum(counts)[:-1])
+            tau[k, j] = ssi.tier_tau(np.stack([part.mean(axis=0) for part in drawn], axis=-1)).mean()
+    by_chance = tau.mean(axis=1)
+    low, high = np.quantile(by_chance, [0.025, 0.975])
+    print(f"by chance: std {by_chance.std():.3f}, 95 % of all seeds in [{low:+.3f}, {high:+.3f}]")
+    for n in (5, 10, 20, len(cells)):
+        tails = {"percentile": 0.025, "expanded": expanded_tail(n)}
+        held = dict.fromkeys(tails, 0)
+        for k in range(DEALS):
+            chosen = tau[k, rng.permutation(len(cells))[:n]]
+            replicates = draw_counts(n, RESAMPLES, 0) @ chosen / n
+            for name, tail in tails.items():
+                low, high = np.quantile(replicates, [tail, 1 - tail])
+                held[name] += low <= 0 <= high
+        print(f"{n} cells: " + ", ".join(f"{name} holds 0 in {100 * k / DEALS:.1f} %" for name, k in held.items()))
+
+
+if __name__ == "__main__":
+    main()
