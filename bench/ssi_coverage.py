@@ -4,7 +4,8 @@ Drives the tier-blind policy through all 625 tasks with one shape for all obstac
 (no monitor: features only). Prints SSI and interval of every seed. Then it deals the drives of all seeds to tiers at
 random, 4,000 times: what SSI is by chance, and how often the interval holds 0 with 5, 10, 20 and 35 cells.
 
-python bench/ssi_coverage.py --seeds 0 3 16            # about 35 s of processor time a seed
+python bench/ssi_coverage.py --seeds 0 3 16            # about 45 s of processor time a seed
+python bench/ssi_coverage.py --drawn                   # coverage on random benchmarks, with effects; about a minute
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def features(policy: str, seed: int) -> np.ndarray:
     for task in tasks():
         simulation.restart_clock()
         frames, _ = drive(simulation, driver, task, seed)
-        at = next(i for i, role in enumerate(frames[0].objects.role) if role in OBSTACLE_ROLES)
-        xy = np.array([f.base.position[:2] for f in frames])
-        distance = np.array([f.objects.distance[at] for f in frames])
-        touch = np.array([f.objects.in_contact[at] == CONTACT_YES for f in frames])
-        found = motion_features(xy, distance, touch)
+        xy = np.array([f.base.position[:2] for f in frames if f.base is not None])
+        seen = [f.objects for f in frames if f.objects is not None]
+        at = next(i for i, role in enumerate(seen[0].role) if role in OBSTACLE_ROLES)
+        touch = np.array([o.in_contact[at] == CONTACT_YES for o in seen])
+        found = motion_features(xy, np.array([o.distance[at] for o in seen]), touch)
         rows.append([getattr(found, name) for name in FEATURES])
     print(f"\rseed {seed} done ", end="", file=sys.stderr, flush=True)
     return np.array(rows)
@@ -50,7 +51,11 @@ def main() -> None:
     parser.add_argument("--policy", default="shortest_path")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 3, 16])
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--drawn", action="store_true", help="random benchmarks instead of drives")
     arguments = parser.parse_args()
+    if arguments.drawn:
+        _drawn()
+        return
     with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
         values = pool.map(partial(features, arguments.policy), arguments.seeds, chunksize=1)
     parsed = [parse_task(task) for task in tasks()]
@@ -95,6 +100,40 @@ def _coverage(cell: np.ndarray, tier: np.ndarray, values: np.ndarray) -> None:
                 low, high = np.quantile(replicates, [tail, 1 - tail])
                 held[name] += low <= 0 <= high
         print(f"{n} cells: " + ", ".join(f"{name} holds 0 in {100 * k / DEALS:.1f} %" for name, k in held.items()))
+
+
+#: Effect of a tier on the tier means, in standard deviations of a task; its spread over cells; cells without it.
+EFFECTS = {
+    "no effect": (0.0, 0.0, 0.0),
+    "small": (0.2, 0.0, 0.0),
+    "unequal over cells": (0.5, 0.8, 0.0),
+    "in half the cells": (1.0, 0.0, 0.5),
+    "strong": (1.0, 0.0, 0.0),
+}
+
+
+def _drawn(draws: int = 1_500) -> None:
+    """Coverage of the expanded interval where the truth is known: it is that of 400,000 cells."""
+    rng = np.random.default_rng(1)
+    for name, effect in EFFECTS.items():
+        truth = _cells(rng, 400_000, *effect).mean()
+        said = []
+        for n in (5, 10, 20, 35):
+            tail, held = expanded_tail(n), 0
+            for _ in range(draws):
+                replicates = draw_counts(n, RESAMPLES, 0) @ _cells(rng, n, *effect) / n
+                low, high = np.quantile(replicates, [tail, 1 - tail])
+                held += low - 1e-12 <= truth <= high + 1e-12
+            said.append(f"{n} cells {100 * held / draws:.1f} %")
+        print(f"{name}: SSI {truth:+.3f}; " + ", ".join(said), flush=True)
+
+
+def _cells(rng: np.random.Generator, n: int, effect: float, spread: float, without: float) -> np.ndarray:
+    """(n,) mean tau of random cells: six tasks a tier, 60 % of a feature's variance shared by all features."""
+    shift = effect * np.exp(spread * rng.standard_normal(n)) * (rng.random(n) >= without)
+    shared, own = rng.standard_normal((n, 1, 3)), rng.standard_normal((n, len(FEATURES), 3))
+    means = (np.sqrt(0.6) * shared + np.sqrt(0.4) * own) / np.sqrt(6) + shift[:, None, None] * np.array([-1.0, 0, 1])
+    return np.asarray(ssi.tier_tau(means).mean(axis=1))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,11 @@ class StartJitter:
     position: float = 0.05
     yaw: float = math.radians(5.0)
 
+    def offset(self, task: str, seed: int) -> NDArray[np.float64]:
+        """x, y (m) and yaw (rad) that are added to the start pose of a task id; tiers have no part in it."""
+        draw = np.random.default_rng([seed % 2**32, zlib.crc32(task.encode())]).uniform(-1.0, 1.0, 3)
+        return np.asarray(draw * [self.position, self.position, self.yaw])
+
 
 #: Options of a simulation that nobody configures.
 _DEFAULTS: Mapping[str, Any] = {
@@ -154,8 +159,7 @@ class KitchenSimulation:
         start = parsed.start
         pose = np.array([start.x, start.y, start.yaw])
         if self._jitter is not None:
-            draw = np.random.default_rng([seed % 2**32, zlib.crc32(parsed.id.encode())]).uniform(-1.0, 1.0, 3)
-            pose += draw * [self._jitter.position, self._jitter.position, self._jitter.yaw]
+            pose += self._jitter.offset(parsed.id, seed)
         mujoco.mj_resetData(self._model, self._data)
         self._data.qpos[:3] = pose
         self._settle()

@@ -238,6 +238,20 @@ def test_jitter_is_seeded_and_differs_by_task():
     assert simulation.reset("kitchen/layout0/A/baby", 3).base.position.tobytes() == start["kitchen/layout0/A/baby", 3]
 
 
+def test_jitter_does_not_know_the_tier():
+    """Over 100 seeds neither an offset nor its size differs between tiers by more than chance (z of the contrasts)."""
+    jitter, ids = StartJitter(1.0, 1.0), tasks()
+    tier = np.array([parse_task(task).tier for task in ids])
+    drawn = np.array([[jitter.offset(task, seed) for task in ids] for seed in range(100)])
+    values = np.concatenate([drawn, np.abs(drawn)], axis=2)  # (seeds, tasks, 6)
+    for a, b in (("high", "low"), ("high", "moderate"), ("moderate", "low")):
+        gap = values[:, tier == a].mean(axis=(0, 1)) - values[:, tier == b].mean(axis=(0, 1))
+        spread = values.std(axis=(0, 1)) * math.sqrt((1 / (tier == a).sum() + 1 / (tier == b).sum()) / 100)
+        assert (np.abs(gap / spread) < 3).all()
+    np.testing.assert_allclose(drawn.mean(axis=(0, 1)), 0.0, atol=0.01)
+    assert np.abs(drawn).max() <= 1.0 and len(np.unique(drawn[:, :, 0])) == drawn[:, :, 0].size
+
+
 def physics(model):
     """Everything of a compiled model that is an array, colours aside."""
     colours = {"geom_rgba", "mat_rgba", "light_ambient", "light_diffuse"}
