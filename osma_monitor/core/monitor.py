@@ -19,6 +19,7 @@ import osma_monitor
 from osma_monitor.core import safety, stl
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, Provenance
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.latecomers import Latecomers
 from osma_monitor.core.motion import MotionUpdate, OnlineMotion, episode_motion
 from osma_monitor.core.prediction import Prediction, TrendPredictor
 from osma_monitor.core.signals.deriver import SignalDeriver, capabilities, unavailable
@@ -170,6 +171,22 @@ class _Excursion:
     first_step: int = -1
 
 
+def applicable_clauses(
+    info: EpisodeInfo, config: MonitorConfig, missing: Mapping[str, str]
+) -> tuple[tuple[safety.Clause, ...], dict[str, str]]:
+    """The clauses of an episode whose source lacks these signals (signal -> need), and why the others do not apply."""
+    return safety.active_clauses(
+        config.library,
+        config.registry,
+        info.templates,
+        info.tags,
+        missing,
+        suite=info.suite,
+        task=info.task,
+        extensions=config.extensions,
+    )
+
+
 class SignalMonitor:
     """Judges SignalFrames against the active clauses of one episode."""
 
@@ -177,16 +194,7 @@ class SignalMonitor:
         """``missing`` maps each signal that the source cannot give to the raw part that it would need."""
         self.info, self.config = info, config
         self.missing = dict(missing)
-        self.clauses, self.inactive = safety.active_clauses(
-            config.library,
-            config.registry,
-            info.templates,
-            info.tags,
-            self.missing,
-            suite=info.suite,
-            task=info.task,
-            extensions=config.extensions,
-        )
+        self.clauses, self.inactive = applicable_clauses(info, config, self.missing)
         gates = GATE_SIGNALS if config.gate_semantics == "boolean" else frozenset()
         if config.backend != "native":
             self._drop_refused(gates)
@@ -396,6 +404,7 @@ class EpisodeMonitor:
         self._monitor: SignalMonitor | None = None
         self._late = False
         self._refused = 0
+        self._latecomers: Latecomers | None = None
 
     @property
     def clauses(self) -> tuple[safety.Clause, ...]:
@@ -411,6 +420,11 @@ class EpisodeMonitor:
     def missing(self) -> Mapping[str, str]:
         """Signal -> raw part that the source lacks; what :func:`rescore` needs to know beside the stored signals."""
         return self._monitor.missing if self._monitor else {}
+
+    @property
+    def not_judged(self) -> tuple[str, ...]:
+        """What the source gives only since after the first frame, with the clauses that are not judged for that."""
+        return self._latecomers.texts() if self._latecomers else ()
 
     @property
     def step(self) -> int:
@@ -437,9 +451,23 @@ class EpisodeMonitor:
             return None
         if self._monitor is None:
             self._late = self._start_ns is not None and frame.stamp_ns > self._start_ns
-            missing = unavailable(capabilities(frame, self.info.sources, self.config.library.parameters))
+            have = capabilities(frame, self.info.sources, self.config.library.parameters)
+            missing = unavailable(have)
             self._monitor = SignalMonitor(self.info, self.config, missing)
-        return self._monitor.update(self._deriver.derive(frame), on_events)
+            self._latecomers = self._watch(have, missing)
+        elif self._latecomers is not None:
+            self._latecomers.look(frame)
+        update = self._monitor.update(self._deriver.derive(frame), on_events)
+        if update is not None and update.state in ("ok", "warn") and self.not_judged:
+            return replace(update, state="unknown", reasons=self.not_judged)
+        return update
+
+    def _watch(self, have: frozenset[str], missing: Mapping[str, str]) -> Latecomers:
+        def applicable(needs: frozenset[str]) -> frozenset[str]:
+            clauses, _ = applicable_clauses(self.info, self.config, unavailable(have | needs))
+            return frozenset(clause.id for clause in clauses if clause.scored)
+
+        return Latecomers(missing, applicable)
 
     def exits(self) -> tuple[ClauseEvent, ...]:
         """The exit events of violations that last until the last frame; to publish when the episode ends."""
@@ -455,6 +483,7 @@ class EpisodeMonitor:
     ) -> EpisodeRecord:
         """End the episode; the record of an episode without any frame has no steps and no clause."""
         monitor = self._monitor or SignalMonitor(self.info, self.config, unavailable(frozenset()))
+        notes = (*notes, *self.not_judged)
         record = monitor.close(outcome, complete=complete, late=self._late, session=session, notes=notes)
         return replace(record, refused=self.refused)
 

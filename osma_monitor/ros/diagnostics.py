@@ -141,4 +141,6 @@ def verdict(latch: StateLatch, fault: str, info: EpisodeInfo | None, monitor: Ep
     if info is not None and monitor is not None and monitor.step:
         concern.values["active clauses"] = ", ".join(c.id for c in monitor.clauses)
         concern.values.update({f"inactive {name}": reason for name, reason in monitor.inactive.items()})
+        for text in monitor.not_judged:
+            concern.raise_to(WARN, text)
     return concern

@@ -70,13 +70,14 @@ class SafetyMonitor(LifecycleNode):
         self._owned: list[Any] = []
         self._timers_owned: list[Any] = []
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._last_status: ClauseStatus | None = None
+        self._last_status: tuple[int, bytes | ClauseStatus] | None = None  #: stamp and message
         self._last_frame_wall = self._last_state_wall = time.monotonic()
         self._reported: Counter[str] = Counter()
         self._missed: dict[str, int] = {}  #: deadlines by topic that had passed at the last report
         self._problems: dict[str, str] = {}
         self._cannot_judge = ""
         self._said_off: dict[str, str] = {}
+        self._said_not_judged: tuple[str, ...] = ()
         self._by_hand: set[str] = set()  #: episodes that a person began: their first stamp is not known beforehand
         self.robot: RobotModel | None = None
         self._robot_inputs: RobotInputs | None = None
@@ -352,10 +353,12 @@ class SafetyMonitor(LifecycleNode):
             self._publish_state()
             # answered, so that lock-step goes on and says UNKNOWN in place of nothing
             episode = self.tracker.info.episode_id if self.tracker and self.tracker.info else ""
-            self._last_status = ClauseStatus(
-                header=conversions.header(step.stamp_ns), episode_id=episode, state=ClauseStatus.UNKNOWN
-            )
-            self._status.publish(self._last_status)
+            header = conversions.header(step.stamp_ns)
+            self._answer(step.stamp_ns, ClauseStatus(header=header, episode_id=episode, state=ClauseStatus.UNKNOWN))
+
+    def _answer(self, stamp_ns: int, status: bytes | ClauseStatus) -> None:
+        self._last_status = stamp_ns, status
+        self._status.publish(status)
 
     def _on_step(self, step: Step) -> None:
         assert self.tracker is not None and self.receiver is not None
@@ -390,10 +393,10 @@ class SafetyMonitor(LifecycleNode):
             self._say_what_is_off(tracker.monitor.inactive)
             self._clauses.publish(outputs.clause_list(tracker.monitor, update.stamp_ns))
         if self._status.get_subscription_count():
-            self._last_status = outputs.clause_status(update, episode_id, tracker.monitor.refused)
-            self._status.publish(self._last_status)
+            self._answer(update.stamp_ns, outputs.clause_status(update, episode_id, tracker.monitor.refused))
         self.latch.set(update.state, update.reasons, update.stamp_ns)
         self._publish_state()
+        self._say_what_is_not_judged(tracker.monitor.not_judged)
         self._publish_rest(frame, update, episode_id)
         tracker.log(update)
         for event in update.events:
@@ -414,12 +417,18 @@ class SafetyMonitor(LifecycleNode):
             )
         self._said_off = off
 
+    def _say_what_is_not_judged(self, not_judged: tuple[str, ...]) -> None:
+        """What came after the first frame of the episode, once."""
+        for text in not_judged[len(self._said_not_judged) :] if not_judged != self._said_not_judged else ():
+            warn(self, printable(text, 1000))
+        self._said_not_judged = not_judged
+
     def _publish_rest(self, frame: RawFrame, update: Update, episode_id: str) -> None:
         """What only people and recorders read: made when somebody listens."""
         if self._motion.get_subscription_count():
             self._motion.publish(outputs.motion(update.motion, episode_id))
         if self._frame.get_subscription_count():
-            self._frame.publish(conversions.frame_to_msg(frame, episode_id, update.step, self._world))
+            self._frame.publish(conversions.frame_to_bytes(frame, episode_id, update.step, self._world))
         if self._markers is not None and self._markers.get_subscription_count():
             assert self.tracker is not None and self.tracker.monitor is not None
             self._markers.publish(markers.scene(frame, update, self.tracker.monitor.info, self._tiers, self._world))
@@ -458,8 +467,8 @@ class SafetyMonitor(LifecycleNode):
         )
 
     def _on_repeat(self, stamp_ns: int) -> None:
-        if self._last_status is not None and conversions.to_ns(self._last_status.header.stamp) == stamp_ns:
-            self._status.publish(self._last_status)
+        if self._last_status is not None and self._last_status[0] == stamp_ns:
+            self._status.publish(self._last_status[1])
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -275,6 +275,41 @@ def test_objects_that_appear_vanish_and_repeat(watched):
     assert alive(base)
 
 
+def test_a_person_who_comes_after_the_first_frame_is_never_passed_over_in_silence(base, observer, nodes, tmp_path):
+    """Its clauses were chosen without her: the state is UNKNOWN, and diagnostics and record name what is not judged."""
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    states = observer.listen(SafetyState, of(topics.STATE))
+    diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)
+    summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
+    contacts = base.publisher(Contacts, topics.CONTACTS)
+    monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run")
+    observer.until(lambda: base.odometry.get_subscription_count() and contacts.get_subscription_count(), "it", 30)
+    base.start(sources=["base", "objects", "contacts"])
+
+    def alone(somebody=False):
+        moved, seen = base.message()
+        base.odometry.publish(moved)
+        base.objects.publish(seen if somebody else ObjectStates(header=seen.header))
+        contacts.publish(Contacts(header=seen.header))
+
+    def together():
+        alone(somebody=True)
+
+    base.until(lambda: len(status) > 10 and states[-1].state == SafetyState.OK, "OK", alone, monitor)
+    base.until(lambda: states[-1].state == SafetyState.UNKNOWN, "UNKNOWN", together, monitor)
+    text = "objects.human appeared after the episode began; not judged in this episode: "
+    told = lambda: (values(diagnostics, "verdict") or (0, ""))[1]  # noqa: E731
+    base.until(lambda: text in told() and "human_separation" in told(), "the diagnosis", together, monitor)
+    base.until(lambda: states[-1].state == SafetyState.UNKNOWN, "UNKNOWN stays when she leaves", alone, monitor)
+    base.end()
+    observer.until(lambda: summaries, "the summary", 10, monitor)
+    [record] = read_episodes(tmp_path / "run")
+    assert any(text in note for note in record.notes)
+    assert monitor.output.count(text) == 1
+    base.start(episode_id="two", sources=["base", "objects", "contacts"])
+    base.until(lambda: status[-1].episode_id == "two" and states[-1].state == SafetyState.OK, "OK", together, monitor)
+
+
 def test_a_best_effort_publisher_is_read_and_named(observer, nodes, tmp_path):
     odometry = observer.node.create_publisher(Odometry, topics.ODOM, topics.best_effort())
     diagnostics = observer.listen(DiagnosticArray, topics.DIAGNOSTICS)

@@ -203,3 +203,50 @@ def test_an_episode_that_ends_violated_says_its_exits():
         monitor.update(frame(k, force=300.0 if k >= 5 else 0.0))
     (leave,) = [e for e in monitor.exits() if e.clause.family == "max_contact_force"]
     assert (leave.kind, leave.step, leave.rho, leave.peak, leave.duration_ns) == ("exit", 7, -100.0, -100.0, 2 * STEP)
+
+
+NOBODY = Objects((), (), (), np.zeros((0, 3)), np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int8))
+
+
+def test_who_comes_after_the_first_frame_leaves_no_silent_safety():
+    """The separation clause is chosen at the first frame; a person who comes later must not pass for checked."""
+    frames = [frame(k, objects=NOBODY if k < 10 else None) for k in range(20)]
+    frames = [f if k < 10 else frame(k) for k, f in enumerate(frames)]
+    monitor = EpisodeMonitor(INFO, CONFIG)
+    states = [monitor.update(f).state for f in frames]
+    whole = EpisodeMonitor(INFO, CONFIG)
+    whole.update(frame(0))
+    lost = {c.id for c in whole.clauses if c.scored} - {c.id for c in monitor.clauses}
+    assert lost and states[:10] == ["ok"] * 10 and states[10:] == ["unknown"] * 10
+    text = " ".join(monitor.not_judged)
+    assert "objects.human appeared after the episode began; not judged in this episode: " in text
+    assert all(clause in text for clause in lost)
+    update = monitor.update(frame(20, force=300.0))
+    assert update.state == "violated", "what is judged still counts"
+    record = monitor.close(Outcome("success", steps=21))
+    assert record.notes == tuple(monitor.not_judged) and "not judged" in record.notes[0]
+
+
+def test_an_effort_that_comes_late_names_its_clause():
+    info = dataclasses.replace(INFO, sources=(), suite="so101", task="", templates=("pnp_basic",))
+    still = Joints(("j1",), vector([0]), vector([0]), vector([np.nan]))
+    late = [
+        frame(k, joints=still if k < 5 else Joints(("j1",), vector([0]), vector([0]), vector([1.0]))) for k in range(9)
+    ]
+    monitor = EpisodeMonitor(info, CONFIG)
+    for f in late:
+        monitor.update(f)
+    has_torque = EpisodeMonitor(info, CONFIG)
+    has_torque.update(frame(0))
+    lost = sorted({c.id for c in has_torque.clauses if c.scored} - {c.id for c in monitor.clauses})
+    assert lost
+    assert monitor.not_judged == (
+        f"joints.effort appeared after the episode began; not judged in this episode: {', '.join(lost)}",
+    )
+
+
+def test_a_source_that_gives_the_same_throughout_has_no_latecomer():
+    monitor = EpisodeMonitor(INFO, CONFIG)
+    for k in range(30):
+        update = monitor.update(frame(k, distance=np.nan if k == 3 else 2.0, objects=None) if k == 4 else frame(k))
+    assert not monitor.not_judged and update.state == "ok"

@@ -1,0 +1,74 @@
+"""What a source begins to give after an episode's first frame, when its clauses are already chosen.
+
+A clause that nobody judges must not pass for one that holds: a person who walks in after the first frame has no
+separation clause in this episode. This names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from osma_monitor.core.signals.raw import OBSTACLE_ROLES, PARTS, RawFrame
+
+#: Ids of the clauses that would apply if these needs were served too.
+Applicable = Callable[[frozenset[str]], frozenset[str]]
+
+
+class Latecomers:
+    """Watches for the needs (``objects.human``, ``joints.effort``, ``contacts``) that the first frame did not serve."""
+
+    def __init__(self, missing: Mapping[str, str], applicable: Applicable) -> None:
+        """``missing``: signal -> need that the first frame did not serve."""
+        self._applicable = applicable
+        self._needs = {need for need in missing.values() if need.partition(".")[0] in PARTS}
+        self._roles: dict[str, str] = {}
+        self._others: list[tuple[str, str, str]] = []
+        self._split()
+        self._seen_roles: tuple[str, ...] = ()
+        self.found: dict[str, tuple[str, ...]] = {}  #: need -> clauses that are not judged for want of it at the start
+
+    def _split(self) -> None:
+        parts = [(need, *need.partition(".")[::2]) for need in sorted(self._needs)]
+        self._roles = {quality: need for need, part, quality in parts if part == "objects" and quality}
+        self._others = [item for item in parts if item[1] != "objects" or not item[2]]
+
+    def look(self, frame: RawFrame) -> None:
+        """Take a frame. O(1) while nothing new appears."""
+        fresh = set()
+        objects = frame.objects
+        if self._roles and objects is not None and objects.role != self._seen_roles:
+            self._seen_roles = objects.role
+            roles = set(objects.role)
+            if roles & OBSTACLE_ROLES:
+                roles.add("obstacle")
+            fresh |= {self._roles[role] for role in roles & self._roles.keys()}
+        for need, part, quality in self._others:
+            value = getattr(frame, part)
+            if value is not None and _has(value, quality):
+                fresh.add(need)
+        if not fresh:
+            return
+        self._needs -= fresh
+        self._split()
+        for need in sorted(fresh):
+            before = frozenset(self.found)
+            self.found[need] = tuple(sorted(self._applicable(before | {need}) - self._applicable(before)))
+
+    def texts(self) -> tuple[str, ...]:
+        """One sentence for each need that left clauses without judgement."""
+        return tuple(
+            f"{need} appeared after the episode began; not judged in this episode: {', '.join(clauses)}"
+            for need, clauses in self.found.items()
+            if clauses
+        )
+
+
+def _has(value: object, quality: str) -> bool:
+    """Whether a part has a quality of the schema."""
+    if quality == "effort":
+        return not bool(np.isnan(value.effort).all())  # type: ignore[attr-defined]
+    if quality == "velocity":
+        return not bool(np.isnan(value.linear_velocity[:2]).any())  # type: ignore[attr-defined]
+    return not quality
