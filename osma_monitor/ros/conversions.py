@@ -19,10 +19,21 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome, OutcomeStatus
-from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Floats, Joints, Objects, RawFrame
+from osma_monitor.core.signals.raw import (
+    NO_CONTACTS,
+    NO_OBJECTS,
+    Base,
+    Contacts,
+    EndEffector,
+    Floats,
+    Joints,
+    Objects,
+    RawFrame,
+)
 from osma_monitor.msg import Contacts as ContactsMsg
 from osma_monitor.msg import EpisodeEvent, GripperState, ObjectStates
 from osma_monitor.msg import RawFrame as RawFrameMsg
+from osma_monitor.ros.cdr import CdrWriter
 
 NS = 1_000_000_000
 WORLD_FRAME = "world"
@@ -222,39 +233,61 @@ def msg_to_objects(msg: ObjectStates) -> Objects:
 # ------------------------------------------------------------------------------------------------- whole frames
 
 
-def frame_to_msg(frame: RawFrame, episode_id: str, step: int, frame_id: str = WORLD_FRAME) -> RawFrameMsg:
-    """The assembled frame as ``~/frame`` carries it; ``step`` counts from 0 within the episode."""
-    msg = RawFrameMsg(header=header(frame.stamp_ns, frame_id), episode_id=episode_id, step=step)
-    if frame.base is not None:
-        msg.has_base = True
-        msg.base_position = frame.base.position
-        msg.base_orientation = frame.base.orientation
-        msg.base_linear_velocity = frame.base.linear_velocity
-        msg.base_angular_velocity = frame.base.angular_velocity
-    if frame.joints is not None:
-        msg.has_joints = True
-        msg.joint_name = list(frame.joints.name)
-        msg.joint_position = doubles(frame.joints.position)
-        msg.joint_velocity = doubles(frame.joints.velocity)
-        msg.joint_effort = doubles(frame.joints.effort)
-    if frame.ee is not None:
-        msg.has_ee = True
-        msg.ee_position = frame.ee.position
-        msg.ee_orientation = frame.ee.orientation
-    if frame.gripper is not None:
-        msg.has_gripper = True
-        msg.gripper_contact = bool(frame.gripper)
-    if frame.contacts is not None:
-        msg.has_contacts = True
-        msg.contacts = contacts_to_msg(frame.contacts, frame.stamp_ns, frame_id)
-    if frame.objects is not None:
-        msg.has_objects = True
-        msg.objects = objects_to_msg(frame.objects, frame.stamp_ns, frame_id)
-    return msg
+_UNKNOWN_BASE = Base(np.zeros(3), np.zeros(4), np.zeros(3), np.zeros(3))
+_UNKNOWN_EE = EndEffector(np.zeros(3), np.zeros(4))
+_NO_JOINTS = Joints((), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def frame_to_bytes(frame: RawFrame, episode_id: str, step: int, frame_id: str = WORLD_FRAME) -> bytes:
+    """The assembled frame as the RawFrame message of ``~/frame``; ``step`` counts from 0 within the episode."""
+    w = CdrWriter(frame.stamp_ns, frame_id)
+    w.text(episode_id)
+    w.count(step)
+    parts = (frame.base, frame.joints, frame.ee, frame.gripper, frame.contacts, frame.objects)
+    w.bytes8(*(part is not None for part in parts))
+    base, joints, ee = frame.base or _UNKNOWN_BASE, frame.joints or _NO_JOINTS, frame.ee or _UNKNOWN_EE
+    for vector in (base.position, base.orientation, base.linear_velocity, base.angular_velocity):
+        w.doubles(*vector.tolist())
+    w.texts(joints.name)
+    for column in (joints.position, joints.velocity, joints.effort):
+        w.sequence(column)
+    w.doubles(*ee.position.tolist())
+    w.doubles(*ee.orientation.tolist())
+    w.bytes8(bool(frame.gripper))
+    _write_contacts(w, frame, frame_id)
+    _write_objects(w, frame, frame_id)
+    return w.bytes()
+
+
+def _write_contacts(w: CdrWriter, frame: RawFrame, frame_id: str) -> None:
+    contacts = frame.contacts
+    if contacts is None:
+        w.header(0)
+        contacts = NO_CONTACTS
+    else:
+        w.header(frame.stamp_ns, frame_id)
+    for names in (contacts.body_a, contacts.body_b, contacts.role_a, contacts.role_b):
+        w.texts(names)
+    for axis in range(3):
+        w.sequence(contacts.force[:, axis])
+
+
+def _write_objects(w: CdrWriter, frame: RawFrame, frame_id: str) -> None:
+    objects = frame.objects
+    if objects is None:
+        w.header(0)
+        objects = NO_OBJECTS
+    else:
+        w.header(frame.stamp_ns, frame_id)
+    for names in (objects.id, objects.category, objects.role):
+        w.texts(names)
+    for column in (objects.position, objects.orientation, objects.distance):
+        w.sequence(column)
+    w.sequence(objects.in_contact, "i1")
 
 
 def msg_to_frame(msg: RawFrameMsg) -> RawFrame:
-    """The frame that :func:`frame_to_msg` was given, equal to the last bit."""
+    """The frame that :func:`frame_to_bytes` was given, equal to the last bit."""
     base = joints = ee = None
     if msg.has_base:
         base = Base(

@@ -1,21 +1,21 @@
-"""What the monitor says, as messages: clause list and status, violations, motion features, state, summary."""
+"""What the monitor says, as messages: clause list and status, violations, motion features, state, summary.
+
+What goes out with every frame or must go out at once is made as bytes.
+"""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.monitor import ClauseEvent, EpisodeMonitor, State, Update
 from osma_monitor.core.motion import MotionUpdate
 from osma_monitor.core.safety import Clause, Library
-from osma_monitor.msg import ClauseList, ClauseStatus, EpisodeSummary, MotionFeatures, SafetyState, Violation
-from osma_monitor.ros.conversions import OUTCOMES, doubles, header
+from osma_monitor.msg import ClauseList, EpisodeSummary, MotionFeatures, SafetyState, Violation
+from osma_monitor.ros.cdr import CdrWriter
+from osma_monitor.ros.conversions import OUTCOMES, header
 
 STATES: dict[State, int] = {
     "ok": SafetyState.OK,
@@ -27,12 +27,6 @@ STATE_NAMES: dict[int, State] = {value: name for name, value in STATES.items()}
 #: From good to bad; what is latched only grows.
 _RANK: tuple[State, ...] = ("ok", "warn", "unknown", "violated")
 _VERDICTS = {"safe": EpisodeSummary.SAFE, "unsafe": EpisodeSummary.UNSAFE, "unknown": EpisodeSummary.UNKNOWN}
-
-
-def _integers(typecode: str, values: NDArray[Any]) -> array[int]:
-    out = array(typecode)
-    out.frombytes(np.ascontiguousarray(values, dtype=np.dtype(typecode)).tobytes())
-    return out
 
 
 def clause_list(monitor: EpisodeMonitor, stamp_ns: int) -> ClauseList:
@@ -59,52 +53,44 @@ def clause_list(monitor: EpisodeMonitor, stamp_ns: int) -> ClauseList:
     )
 
 
-def clause_status(update: Update, episode_id: str, refused: int) -> ClauseStatus:
-    """Every active clause after one frame."""
+def clause_status(update: Update, episode_id: str, refused: int) -> bytes:
+    """ClauseStatus: every active clause after one frame."""
     c = update.clauses
     trend = update.prediction
-    return ClauseStatus(
-        header=header(update.stamp_ns),
-        episode_id=episode_id,
-        step=update.step,
-        state=STATES[update.state],
-        rho=doubles(c.rho),
-        rho_episode=doubles(c.rho_episode),
-        lower=doubles(c.lower),
-        upper=doubles(c.upper),
-        status=_integers("B", c.status),
-        status_episode=_integers("B", c.status_episode),
-        triggered=c.triggered.tolist(),
-        first_violation=_integers("q", c.first_violation_ns),
-        unknown_samples=_integers("I", c.unknown_samples),
-        frames_refused=refused,
-        time_to_violation=doubles(trend.time_to_violation) if trend is not None else array("d"),
-        time_deviation=doubles(trend.deviation) if trend is not None else array("d"),
-        warn=trend.warn.tolist() if trend is not None else [],
-    )
+    w = CdrWriter(update.stamp_ns)
+    w.text(episode_id)
+    w.count(update.step)
+    w.bytes8(STATES[update.state])
+    for column in (c.rho, c.rho_episode, c.lower, c.upper):
+        w.sequence(column)
+    for flags in (c.status, c.status_episode, c.triggered):
+        w.sequence(flags, "u1")
+    w.sequence(c.first_violation_ns, "<i8")
+    w.sequence(c.unknown_samples, "<u4")
+    w.count(refused)
+    w.sequence(trend.time_to_violation if trend is not None else ())
+    w.sequence(trend.deviation if trend is not None else ())
+    w.sequence(trend.warn if trend is not None else (), "u1")
+    return w.bytes()
 
 
-def violation(event: ClauseEvent, episode_id: str) -> Violation:
-    """Entry into or exit from a violation."""
+def violation(event: ClauseEvent, episode_id: str) -> bytes:
+    """Violation: entry into or exit from one."""
     clause = event.clause
-    return Violation(
-        header=header(event.stamp_ns),
-        event=Violation.ENTER if event.kind == "enter" else Violation.EXIT,
-        episode_id=episode_id,
-        step=event.step,
-        clause=clause.id,
-        family=clause.family,
-        unit=clause.unit,
-        rho=event.rho,
-        threshold=clause.threshold,
-        peak=event.peak,
-        depth=event.depth,
-        duration=event.duration_ns / 1e9,
-        signals=list(event.signals),
-        values=array("d", event.signals.values()),
-        message=violation_text(event),
-        scored=clause.scored,
-    )
+    w = CdrWriter(event.stamp_ns)
+    w.bytes8(Violation.ENTER if event.kind == "enter" else Violation.EXIT)
+    w.text(episode_id)
+    w.count(event.step)
+    for text in (clause.id, clause.family, clause.unit):
+        w.text(text)
+    w.doubles(event.rho, clause.threshold, event.peak, event.depth, event.duration_ns / 1e9)
+    w.texts(tuple(event.signals))
+    w.count(len(event.signals))
+    if event.signals:
+        w.doubles(*event.signals.values())
+    w.text(violation_text(event))
+    w.bytes8(clause.scored)
+    return w.bytes()
 
 
 def violation_text(event: ClauseEvent) -> str:

@@ -1,7 +1,5 @@
 """Round trips through real serialisation, to the last bit: what goes over a topic comes back as it was."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +8,7 @@ from hypothesis import strategies as st
 pytest.importorskip("rclpy")
 pytestmark = pytest.mark.ros
 
+from osma_monitor.msg import RawFrame as RawFrameMsg  # noqa: E402
 from rclpy.serialization import deserialize_message, serialize_message  # noqa: E402
 from sensor_msgs.msg import JointState  # noqa: E402
 
@@ -18,11 +17,7 @@ from osma_monitor.core.signals.raw import (  # noqa: E402
     NO_CONTACTS,
     NO_OBJECTS,
     PARTS,
-    Base,
     Contacts,
-    EndEffector,
-    Joints,
-    Objects,
     RawFrame,
     same,
 )
@@ -30,39 +25,7 @@ from osma_monitor.ros import conversions  # noqa: E402
 from osma_monitor.ros.inputs import PART_TYPES  # noqa: E402
 from sim_bridge.bridge_node import TO_MESSAGE  # noqa: E402
 
-floats = st.floats(width=64, allow_nan=True, allow_infinity=True)
-names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-stamps = st.integers(1, 2**31 * 10**9 - 1)
-
-
-def array(draw, *shape):
-    n = math.prod(shape)
-    return np.array(draw(st.lists(floats, min_size=n, max_size=n)), dtype=np.float64).reshape(shape)
-
-
-def texts(draw, n):
-    return tuple(draw(st.lists(names, min_size=n, max_size=n)))
-
-
-@st.composite
-def frames(draw):
-    n, m, k = (draw(st.integers(0, 4)) for _ in range(3))
-    parts = {
-        "base": lambda: Base(array(draw, 3), array(draw, 4), array(draw, 3), array(draw, 3)),
-        "joints": lambda: Joints(texts(draw, n), array(draw, n), array(draw, n), array(draw, n)),
-        "ee": lambda: EndEffector(array(draw, 3), array(draw, 4)),
-        "gripper": lambda: draw(st.booleans()),
-        "contacts": lambda: Contacts(*(texts(draw, m) for _ in range(4)), array(draw, m, 3)),
-        "objects": lambda: Objects(
-            *(texts(draw, k) for _ in range(3)),
-            array(draw, k, 3),
-            array(draw, k, 4),
-            array(draw, k),
-            np.array(draw(st.lists(st.integers(-1, 1), min_size=k, max_size=k)), dtype=np.int8),
-        ),
-    }
-    present = draw(st.sets(st.sampled_from(PARTS)))
-    return RawFrame(draw(stamps), **{name: parts[name]() for name in PARTS if name in present})
+from .random_frames import frames, names, stamps  # noqa: E402
 
 
 def over_the_wire(message):
@@ -72,9 +35,12 @@ def over_the_wire(message):
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(frames())
 def test_a_frame_survives_its_message(frame):
-    message = over_the_wire(conversions.frame_to_msg(frame, "episode", 7))
+    data = conversions.frame_to_bytes(frame, "episode", 7, "map")
+    message = deserialize_message(data, RawFrameMsg)
     assert same(conversions.msg_to_frame(message), frame)
-    assert (message.episode_id, message.step) == ("episode", 7)
+    assert (message.episode_id, message.step, message.header.frame_id) == ("episode", 7, "map")
+    with pytest.raises(Exception, match="deserialize"):  # the bytes end with the message
+        deserialize_message(data[:-8], RawFrameMsg)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -96,7 +62,7 @@ def test_stamps_survive_to_the_nanosecond(stamp):
 
 def test_empty_is_not_absent():
     frame = RawFrame(10**9, contacts=NO_CONTACTS, objects=NO_OBJECTS)
-    back = conversions.msg_to_frame(over_the_wire(conversions.frame_to_msg(frame, "", 0)))
+    back = conversions.msg_to_frame(deserialize_message(conversions.frame_to_bytes(frame, "", 0), RawFrameMsg))
     assert back.contacts is not None and len(back.contacts) == 0
     assert back.objects is not None and len(back.objects) == 0
     assert back.base is None and back.gripper is None

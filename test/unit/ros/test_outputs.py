@@ -1,16 +1,77 @@
 """What the monitor says: the latch, the diagnostics, texts that came from messages."""
 
+import numpy as np
 import pytest
 
 pytest.importorskip("rclpy")
 
-from osma_monitor.msg import SafetyState
+from osma_monitor.msg import ClauseStatus, SafetyState, Violation
+from rclpy.serialization import deserialize_message
 
-from osma_monitor.ros import diagnostics
+from osma_monitor.core.episode import EpisodeInfo
+from osma_monitor.core.monitor import EpisodeMonitor
+from osma_monitor.core.signals.raw import Base, Objects, RawFrame, vector
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.ros import diagnostics, outputs
 from osma_monitor.ros.outputs import StateLatch
 from osma_monitor.ros.text import printable
 
 pytestmark = pytest.mark.ros
+
+
+def updates(speeds, prediction_horizon=1.0):
+    """A robot beside a person, and how fast it drives in each frame (NaN: not known)."""
+    info = EpisodeInfo("é1", suite="kitchen", templates=("navigate",), sources=("base", "objects"))
+    monitor = EpisodeMonitor(info, monitor_config(prediction_horizon=prediction_horizon))
+    person = Objects(
+        ("anna",), ("human",), ("human",), np.ones((1, 3)), np.ones((1, 4)), np.array([0.3]), np.zeros(1, np.int8)
+    )
+    for i, speed in enumerate(speeds):
+        base = Base(vector([0, 0, 0]), vector([0, 0, 0, 1]), vector([speed, 0, 0]), vector([0, 0, 0]))
+        yield monitor.update(RawFrame(10**9 + i * 50_000_000 + 7, base, objects=person))
+
+
+def read(data, kind):
+    """The message, after making sure that the bytes end with it."""
+    with pytest.raises(Exception, match="deserialize"):
+        deserialize_message(data[:-8], kind)
+    return deserialize_message(data, kind)
+
+
+@pytest.mark.parametrize("horizon", [1.0, 0.0])
+def test_the_status_says_what_the_update_holds(horizon):
+    for update in updates([0.1, 0.1, 0.12, 0.15, 0.2, 0.25, 0.28, 0.7, float("nan"), 0.1], horizon):
+        status, c = read(outputs.clause_status(update, "é1", 3), ClauseStatus), update.clauses
+        assert status.header.stamp.sec * 10**9 + status.header.stamp.nanosec == update.stamp_ns
+        assert (status.episode_id, status.step, status.frames_refused) == ("é1", update.step, 3)
+        assert status.state == outputs.STATES[update.state]
+        for name in ("rho", "rho_episode", "lower", "upper", "status", "status_episode", "triggered"):
+            assert np.array_equal(getattr(status, name), getattr(c, name), equal_nan=True), name
+        assert np.array_equal(status.first_violation, c.first_violation_ns)
+        assert np.array_equal(status.unknown_samples, c.unknown_samples)
+        trend = update.prediction
+        assert len(status.warn) == (len(c.rho) if horizon else 0)
+        if trend is not None:
+            assert np.array_equal(status.time_to_violation, trend.time_to_violation, equal_nan=True)
+            assert np.array_equal(status.time_deviation, trend.deviation, equal_nan=True)
+            assert np.array_equal(status.warn, trend.warn)
+
+
+def test_a_violation_says_what_its_event_holds():
+    events = [event for update in updates([0.1, 0.7, 0.9, 0.1]) for event in update.events]
+    assert {event.kind for event in events} == {"enter", "exit"}
+    for event in events:
+        message = read(outputs.violation(event, "é1"), Violation)
+        assert message.header.stamp.sec * 10**9 + message.header.stamp.nanosec == event.stamp_ns
+        assert message.event == (Violation.ENTER if event.kind == "enter" else Violation.EXIT)
+        assert (message.episode_id, message.step, message.clause) == ("é1", event.step, event.clause.id)
+        assert (message.family, message.unit) == (event.clause.family, event.clause.unit)
+        assert (message.rho, message.threshold) == (event.rho, event.clause.threshold)
+        assert (message.peak, message.depth) == (event.peak, event.depth)
+        assert message.duration == event.duration_ns / 1e9
+        assert dict(zip(message.signals, message.values, strict=True)) == event.signals
+        assert message.message == outputs.violation_text(event)
+        assert message.scored == event.clause.scored
 
 
 def test_the_latch_keeps_the_worst_state_until_acknowledged():
