@@ -8,9 +8,11 @@ questions only.
 from __future__ import annotations
 
 import base64
+import email.utils
 import hashlib
 import http.client
 import json
+import math
 import os
 import time
 import urllib.error
@@ -27,12 +29,22 @@ Message = Mapping[str, Any]
 
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _MAX_ANSWER_BYTES = 4 << 20
+_PIECE = 1 << 16
 
 
 class ChatError(UserError):
     """The endpoint gave no answer; the message names its URL, what came back and the next step."""
 
     exit_code = EXIT_ENVIRONMENT
+
+
+def answered(asker: object) -> bool:
+    """Whether a chooser, verifier or value source has had an answer of its endpoint.
+
+    One that never had is misconfigured: nobody there, a wrong key. That is not the policy's failure, and stops the run.
+    """
+    client = getattr(asker, "client", None)
+    return isinstance(client, ChatClient) and client.asked > 0
 
 
 def text_message(text: str, images: Sequence[bytes] = (), role: str = "user") -> Message:
@@ -50,9 +62,11 @@ class ChatClient:
     """Asks one model behind one endpoint.
 
     ``url`` is the API's base, such as http://localhost:8000/v1. ``api_key_env`` names an environment variable that
-    holds the key; the key itself is never stored. ``retries`` are further attempts after a failed one, ``backoff_s``
-    the wait before the first of them, doubled each time (a Retry-After header wins). UserError for a URL that is not
-    http(s).
+    holds the key; the key itself is never stored. ``timeout_s`` holds for the connection, for each silence, and for
+    the whole answer. ``retries`` are further attempts after a failed one: a busy or broken server, a time-out, an
+    answer that is cut off or is no chat completion. ``backoff_s`` is the wait before the first of them, doubled each
+    time (a Retry-After header wins, up to 60 s). Redirects are not followed: they would carry the key elsewhere.
+    UserError for a URL that is not http(s) or a number out of range.
     """
 
     def __init__(
@@ -70,7 +84,18 @@ class ChatClient:
         replay: Path | str | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        parts = urllib.parse.urlsplit(url)
+        try:
+            parts = urllib.parse.urlsplit(url)
+        except ValueError as error:
+            raise UserError(f"chat endpoint {url!r}: {error}") from error
+        for option, number, least in (
+            ("timeout_s", timeout_s, 1e-3),
+            ("retries", retries, 0),
+            ("backoff_s", backoff_s, 0),
+            ("max_tokens", max_tokens, 1),
+        ):
+            if not least <= number < math.inf:
+                raise UserError(f"chat endpoint: {option} is {number!r}; expected a number of at least {least:g}")
         if replay is None and (parts.scheme not in ("http", "https") or not parts.netloc):
             raise UserError(f"chat endpoint {url!r}: expected an http or https URL, such as http://localhost:8000/v1")
         self.url, self.model = url.rstrip("/"), model
@@ -99,9 +124,7 @@ class ChatClient:
             answer = self._send(json.dumps(body).encode())
             if self._record is not None:
                 entry = {"key": key, "model": self.model, "messages": _without_images(messages), "answer": answer}
-                self._record.parent.mkdir(parents=True, exist_ok=True)
-                with self._record.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(entry) + "\n")
+                append_line(self._record, entry)
         self.asked += 1
         return answer
 
@@ -116,19 +139,23 @@ class ChatClient:
             headers["Authorization"] = f"Bearer {key}"
         target = f"{self.url}/chat/completions"
         wait = self._backoff
-        for attempt in range(self._retries + 1):
+        attempt = 0
+        while True:
             try:
                 request = urllib.request.Request(target, body, headers)
-                with urllib.request.urlopen(request, timeout=self._timeout) as response:
-                    return _text_of(response.read(_MAX_ANSWER_BYTES), target)
+                deadline = time.monotonic() + self._timeout
+                with _OPENER.open(request, timeout=self._timeout) as response:
+                    return _text_of(_body_of(response, deadline))
             except urllib.error.HTTPError as error:
-                detail = error.read(300).decode(errors="replace").strip()
-                problem, again = f"HTTP {error.code} {detail}".strip(), error.code in _RETRIED
+                problem, again = f"HTTP {error.code} {_detail(error)}".strip(), error.code in _RETRIED
                 pause = _retry_after(error.headers.get("Retry-After"), wait)
+            except _NoCompletion as error:
+                problem, again, pause = str(error), True, wait
             except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
                 problem, again, pause = str(getattr(error, "reason", error)) or type(error).__name__, True, wait
             if not again or attempt == self._retries:
                 break
+            attempt += 1
             self.retried += 1
             self._sleep(pause)
             wait *= 2
@@ -138,21 +165,74 @@ class ChatClient:
         )
 
 
-def _text_of(data: bytes, target: str) -> str:
+class _NoCompletion(Exception):
+    """The server answered with something else."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """None: the redirect becomes the error that its status is."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+def _body_of(response: http.client.HTTPResponse, deadline: float) -> bytes:
+    """The whole body. TimeoutError past the deadline, however steadily it trickles; IncompleteRead of a part."""
+    parts: list[bytes] = []
+    size = 0
+    while part := response.read1(_PIECE):
+        parts.append(part)
+        size += len(part)
+        if size > _MAX_ANSWER_BYTES:
+            raise _NoCompletion(f"the answer is larger than {_MAX_ANSWER_BYTES >> 20} MiB")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the answer was not complete in time, after {size} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    return b"".join(parts)
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """What an error's body says, as far as it comes."""
+    try:
+        return error.read(300).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        error.close()
+
+
+def _text_of(data: bytes) -> str:
     try:
         content = json.loads(data)["choices"][0]["message"]["content"]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ChatError(f"{target}: the answer is no chat completion ({data[:120]!r})") from error
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+        raise _NoCompletion(f"the answer is no chat completion: {data[:120]!r}") from error
     if isinstance(content, list):  # content parts
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
 
 
 def _retry_after(value: str | None, default: float) -> float:
+    """Seconds of a Retry-After header (a number, or a date), between 0 and 60."""
     try:
-        return min(max(float(value or ""), 0.0), 60.0)
+        seconds = float(value or "")
     except ValueError:
-        return default
+        try:
+            seconds = email.utils.parsedate_to_datetime(value or "").timestamp() - time.time()
+        except ValueError:
+            return default
+    return min(max(seconds, 0.0), 60.0) if math.isfinite(seconds) else default
+
+
+def append_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """Append one JSON line, in one write: several workers may share the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, (json.dumps(entry) + "\n").encode())
+    finally:
+        os.close(handle)
 
 
 def _without_images(messages: Sequence[Message]) -> list[Message]:

@@ -21,7 +21,7 @@ from sim_bridge.kitchen.layout import BASE_RADIUS_M
 from sim_bridge.kitchen.planning import MARGIN_M, RESOLUTION_M, FloorMap, cost_to_go, disc, floor_map, polyline
 from sim_bridge.kitchen.tasks import Task, parse_task
 from sim_bridge.policies import prompts
-from sim_bridge.policies.chat import ChatClient, ChatError, text_message
+from sim_bridge.policies.chat import ChatClient, ChatError, answered, text_message
 from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower, planar_pose
 from sim_bridge.policies.navigation import keep_off
 from sim_bridge.policies.scene_view import GENERIC_RADIUS_M, obstacles_of, static_footprints
@@ -95,7 +95,7 @@ class ChatChooser:
     """
 
     def __init__(self, client: ChatClient | Mapping[str, Any]) -> None:
-        self._client = client if isinstance(client, ChatClient) else ChatClient(**client)
+        self.client = client if isinstance(client, ChatClient) else ChatClient(**client)
         self.unparsed = 0
 
     def choose(self, points: Floats, situation: Situation, round_number: int, count: int) -> list[int]:
@@ -105,7 +105,7 @@ class ChatChooser:
         view.dots(image, points.tolist())
         numbers = list(range(1, len(points) + 1))
         text = prompts.waypoint_question(situation.scene(), numbers, round_number, ROUNDS, count)
-        answer = read_json(self._client.ask([text_message(text, [png(image)])])).get("choice")
+        answer = read_json(self.client.ask([text_message(text, [png(image)])])).get("choice")
         given = answer if isinstance(answer, list) else [answer]
         chosen = [int(n) - 1 for n in given if isinstance(n, (int, float)) and not isinstance(n, bool) and n in numbers]
         if not chosen:
@@ -120,7 +120,7 @@ class ChatChooser:
         view.path(image, [start, end])
         names = " and the ".join(map(obstacle_phrase, situation.obstacles)) or "things around"
         text = prompts.profile_question(situation.scene(), names)
-        segments = read_json(self._client.ask([text_message(text, [png(image)])])).get("segments")
+        segments = read_json(self.client.ask([text_message(text, [png(image)])])).get("segments")
         found = []
         for segment in segments if isinstance(segments, list) else []:
             try:
@@ -173,7 +173,6 @@ class Pivot:
         if not 12 <= candidates <= 20:
             raise UserError(f"{candidates} candidates: expected 12 to 20, as the published selector draws")
         self._chooser, self._candidates = chooser, candidates
-        self._answered = False
         self._unparsed_before = 0
 
     @property
@@ -208,10 +207,9 @@ class Pivot:
             try:
                 self._choose(frame, x, y)
             except ChatError as error:
-                if not self._answered:  # nobody there, a wrong key: not the policy's failure
+                if not answered(self._chooser):
                     raise
                 self.failure = str(error)
-            self._answered = True
             self._frames = 0
         if self._follower is None or self.failure is not None:
             return STOP

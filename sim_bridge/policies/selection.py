@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from sim_bridge.kitchen.instructions import check_condition, task_instruction
 from sim_bridge.kitchen.tasks import Task, parse_task
 from sim_bridge.policies import prompts
 from sim_bridge.policies.base import Policy
-from sim_bridge.policies.chat import ChatClient, ChatError, text_message
+from sim_bridge.policies.chat import ChatClient, ChatError, answered, append_line, text_message
 from sim_bridge.policies.follower import base_action, planar_pose
 from sim_bridge.policies.navigation import ShortestPath
 from sim_bridge.policies.scene_view import obstacles_of
@@ -172,7 +171,7 @@ class ChatVerifier:
     def __init__(self, client: ChatClient | Mapping[str, Any], image_format: ImageFormat = "grid") -> None:
         if image_format not in get_args(ImageFormat):
             raise UserError(f"image format {image_format!r}: choose one of {', '.join(get_args(ImageFormat))}")
-        self._client = client if isinstance(client, ChatClient) else ChatClient(**client)
+        self.client = client if isinstance(client, ChatClient) else ChatClient(**client)
         self._format: ImageFormat = image_format
         self.unparsed = 0  #: answers that are neither a candidate nor a rejection, over all episodes
 
@@ -184,9 +183,9 @@ class ChatVerifier:
         ]
         text = prompts.verifier_question(scene.instruction, len(shown), self._format)
         try:
-            answer = self._client.ask([text_message(text, images)])
+            answer = self.client.ask([text_message(text, images)])
         except ChatError:
-            if not self._client.asked:  # nobody there, a wrong key: not the verifier's failure
+            if not answered(self):
                 raise
             return None
         mode = read_json(answer).get("mode")
@@ -223,7 +222,7 @@ def _pose(row: Floats) -> tuple[float, float, float]:
 
 
 def write_decision(path: Path, decision: Decision) -> None:
-    """Append one decision as a JSON line; one write, so that several workers can share the file."""
+    """Append one decision as a JSON line."""
     data = decision.for_metrics()
     entry = {
         "task": data.task,
@@ -234,12 +233,7 @@ def write_decision(path: Path, decision: Decision) -> None:
         "obstacle": data.obstacle,
         "obstacle_distance": None if math.isnan(data.obstacle_distance) else data.obstacle_distance,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(handle, (json.dumps(entry) + "\n").encode())
-    finally:
-        os.close(handle)
+    append_line(path, entry)
 
 
 def read_decisions(path: Path | str) -> list[candidate_metrics.Decision]:

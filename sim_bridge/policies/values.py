@@ -155,7 +155,7 @@ class ChatSource:
             raise UserError(f"method {method!r} does not exist; choose one of {', '.join(get_args(Method))}")
         if guidance not in get_args(Guidance):
             raise UserError(f"guidance {guidance!r} does not exist; choose one of {', '.join(get_args(Guidance))}")
-        self._client = client if isinstance(client, ChatClient) else ChatClient(**client)
+        self.client = client if isinstance(client, ChatClient) else ChatClient(**client)
         self._method, self._guidance, self._base_radius, self._images = method, guidance, base_radius_m, images
 
     def plan(self, situation: Situation) -> Plan:
@@ -184,7 +184,7 @@ class ChatSource:
         if self._method == "2_step":
             system += prompts.WITHOUT_VALUES
         messages = [text_message(system, role="system"), text_message(scene, picture)]
-        program = parse_program(self._client.ask(messages))
+        program = parse_program(self.client.ask(messages))
         if self._method == "program":
             values = {name: v.clipped(MAX_REGION_M) for name, v in program.values.items()}
             return Plan(replace(program, values=values), values, unparsed)
@@ -204,7 +204,7 @@ class ChatSource:
 
     def _question(self, text: str, picture: list[bytes]) -> str:
         messages = [text_message(prompts.VALUE_SYSTEM, role="system"), text_message(text, picture)]
-        return self._client.ask(messages)
+        return self.client.ask(messages)
 
 
 def read_values(answer: str, wanted: tuple[str, ...]) -> tuple[ControlValues, int]:

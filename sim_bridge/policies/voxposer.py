@@ -22,7 +22,7 @@ from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.kitchen.instructions import check_condition, goal_phrase, obstacle_phrase, task_instruction
 from sim_bridge.kitchen.layout import BASE_RADIUS_M, Fixture
 from sim_bridge.kitchen.planning import RESOLUTION_M, FloorMap, Path, plan
-from sim_bridge.policies.chat import ChatError
+from sim_bridge.policies.chat import ChatError, answered
 from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower
 from sim_bridge.policies.navigation import Navigator, keep_off
 from sim_bridge.policies.program import ControlValues, Program, ProgramError
@@ -103,7 +103,6 @@ class VoxPoser(Navigator):
         self._condition = condition
         self._source = make_source(source, **options) if isinstance(source, str) else source
         self.unparsed = 0  #: value answers that did not parse, over all episodes
-        self._answered = False
 
     def reset(self, info: EpisodeInfo) -> None:
         """See Policy."""
@@ -121,7 +120,7 @@ class VoxPoser(Navigator):
             except ProgramError as error:
                 self.failure = str(error)
             except ChatError as error:
-                if not self._answered:  # nobody there, a wrong key: not the policy's failure
+                if not answered(self._source):
                     raise
                 self.failure = str(error)
         if self.failure is not None:
@@ -131,7 +130,6 @@ class VoxPoser(Navigator):
     def _decide(self, frame: RawFrame) -> None:
         decided = self._source.plan(Situation(self._task, task_instruction(self._info, self._condition), frame))
         self.unparsed += decided.unparsed
-        self._answered = True
         self.plan = decided
         fixtures = self._task.kitchen.fixtures
         places = {goal_phrase(name): name for name in fixtures if name != "human" or self._task.goal_name == "human"}

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -19,7 +19,11 @@ class Hang(Exception):
 
 @contextmanager
 def chat_server(answer):
-    """``answer(body, number)`` gives the text, or (status, headers, raw bytes). Yields (url, list of requests)."""
+    """Yields (url, list of requests).
+
+    ``answer(body, number)`` gives the text, or (status, headers, raw bytes), or a function that gets the handler and an
+    event (set when the test is over) and writes what it likes.
+    """
     requests, over = [], threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -30,6 +34,10 @@ def chat_server(answer):
                 reply = answer(body, len(requests))
             except Hang:
                 over.wait()
+                return
+            if callable(reply):
+                with suppress(OSError):
+                    reply(self, over)
                 return
             status, headers, data = 200, {}, b""
             if isinstance(reply, tuple):

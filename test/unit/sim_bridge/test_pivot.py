@@ -9,11 +9,14 @@ import pytest
 from PIL import Image
 
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.signals.raw import same
 from sim_bridge.kitchen.layout import BASE_RADIUS_M
 from sim_bridge.kitchen.simulation import KitchenSimulation
 from sim_bridge.policies import make_policy
+from sim_bridge.policies.chat import ChatError
 from sim_bridge.policies.pivot import KEPT, ROUNDS, Pivot
 from sim_bridge.rollout import drive
+from sim_bridge.simulation import STOP
 
 TASK = "kitchen/layout1/B/cat"
 
@@ -76,6 +79,44 @@ def test_a_model_chooses_on_pictures_and_sets_the_speed(endpoint):
     url = requests[0]["body"]["messages"][0]["content"][1]["image_url"]["url"]
     picture = Image.open(io.BytesIO(base64.b64decode(url.split(",")[1])))
     assert picture.size == (378, 304)
+
+
+def test_a_whole_drive_over_a_server_that_fails_is_recorded_and_replayed(endpoint, tmp_path):
+    """Two of three attempts fail, each in another way; the drive is that of the answers, with and without server."""
+    failures = [(500, {}, b""), (200, {}, b"{"), (429, {"Retry-After": "0"}, b""), (200, {}, b'{"choices": []}')]
+
+    def answer(body, n):
+        if n % 3:
+            return failures[n % 4]
+        return (
+            '{"choice": [3, 1]}'
+            if "dots" in endpoint.texts(body)
+            else '{"segments": [{"from": 0, "to": 100, "speed": 1.5}]}'
+        )
+
+    talk = tmp_path / "talk.jsonl"
+    simulation = KitchenSimulation(max_steps=120)
+    with endpoint.serve(answer) as (url, requests):
+        policy = Pivot("chat", url=url, model="tiny", record=talk, backoff_s=0.0)
+        frames, _ = drive(simulation, policy, TASK, 0)
+        legs = policy.legs
+    answered = len(talk.read_text().splitlines())
+    assert len(legs) >= 2 and answered == len(legs) * (ROUNDS + 1)
+    assert len(requests) == 3 * answered and policy.unparsed == 0
+    assert all(leg.profile == ((0.0, 100.0, 1.5),) and leg.kept[-1] == (2,) for leg in legs)
+    simulation.restart_clock()
+    again, _ = drive(simulation, Pivot("chat", url="", model="tiny", replay=talk), TASK, 0)
+    assert all(same(a, b) for a, b in zip(frames, again, strict=True))
+
+
+def test_an_endpoint_that_falls_silent_breaks_the_pipeline_of_that_episode(endpoint):
+    with endpoint.serve(lambda body, n: '{"choice": [1]}' if n <= ROUNDS else (503, {}, b"")) as (url, requests):
+        policy = Pivot("chat", url=url, model="tiny", retries=1, backoff_s=0.0)
+        _, action = first(policy)
+        assert action == STOP and "HTTP 503" in policy.failure
+        assert len(requests) == ROUNDS + 2
+        with pytest.raises(ChatError, match="HTTP 503"):  # one that never answered is nobody's failure
+            first(Pivot("chat", url=url, model="tiny", retries=0))
 
 
 def test_answers_that_do_not_parse_take_the_first_candidates_at_nominal_speed(endpoint):
