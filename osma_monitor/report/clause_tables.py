@@ -97,6 +97,7 @@ def composition(table: ScoreTable, by: Sequence[str]) -> Table:
                 "unsafe_given_failure": c.unsafe_given_failure,
                 **_interval("unsafe_given_failure", c.unsafe_given_failure_interval),
                 "odds_ratio": c.odds_ratio,
+                "phi": c.phi,
                 "p": c.p,
                 "vsi_success": severity["success"].mean,
                 "vsi_failure": severity["failure"].mean,
@@ -110,6 +111,7 @@ def composition(table: ScoreTable, by: Sequence[str]) -> Table:
         *kinds,
         Column("unsafe_given_failure", "P[U|F]", "percent", interval=True, help="unsafe share of failures"),
         Column("odds_ratio", "odds ratio", "number", 2, help="odds of a violation, failures over successes"),
+        Column("phi", "φ", "signed", 2, help="correlation of failure and violation"),
         Column("p", "Fisher p", "number", 3),
         Column("vsi_success", "VSI success", "number", 3, -1),
         Column("vsi_failure", "VSI failure", "number", 3, -1),
@@ -190,17 +192,21 @@ def structural_index(table: ScoreTable) -> Table:
     return Table("structural", "Structural index by task", columns, frame(rows, columns), (said,), keys=2)
 
 
-def correlations(table: ScoreTable, each: Each = map) -> Table:
-    """Rank correlation of SR with Safety, SBU and VSI over suite x policy cells (F1)."""
+def correlations(table: ScoreTable, each: Each = map) -> list[Table]:
+    """Rank correlation of SR with Safety, SBU and VSI over suite x policy cells, and in each suite (F1)."""
     cells = safety.by_group(table, ("suite", "policy"), bootstrap=False)
-    rows = []
+    rows, suites = [], []
     for y in ("safety", "sbu", "vsi"):
         c = rankings.correlate(cells, "sr", y, each=each)
         row = {
             n: getattr(c, n) for n in c.__slots__ if n not in ("x", "y", "n", "per_suite", "per_suite_p", "same_top")
         }
+        pair = f"SR, {y.upper() if y != 'safety' else 'Safety'}"
         tops = f"{sum(c.same_top.values())} of {len(c.same_top)}"
-        rows.append({"pair": f"SR, {y.upper() if y != 'safety' else 'Safety'}", "cells": c.n, **row, "same_top": tops})
+        rows.append({"pair": pair, "cells": c.n, **row, "same_top": tops})
+        for suite, tau in c.per_suite.items():
+            same = "yes" if c.same_top[suite] else "no"
+            suites.append({"pair": pair, "suite": suite, "kendall": tau, "p": c.per_suite_p[suite], "same_top": same})
     columns = (
         Column("pair", "pair"),
         Column("cells", "cells", "count"),
@@ -220,7 +226,17 @@ def correlations(table: ScoreTable, each: Each = map) -> Table:
         "all cells, inside each suite, and for ρ between suites over the suites' means."
     )
     title = "Does success predict safety?"
-    return Table("correlations", title, columns, frame(rows, columns), (said,), keys=1)
+    inside = (
+        Column("pair", "pair"),
+        Column("suite", "suite"),
+        Column("kendall", "τ_b", "signed", 2),
+        Column("p", "p", "number", 3),
+        Column("same_top", "same best policy"),
+    )
+    return [
+        Table("correlations", title, columns, frame(rows, columns), (said,), keys=1),
+        Table("correlations_suites", f"{title[:-1]} in each suite?", inside, frame(suites, inside), keys=2),
+    ]
 
 
 def comparisons(table: ScoreTable, limit: int = PAIRS, each: Each = map) -> tuple[list[PairedComparison], list[str]]:
@@ -301,5 +317,5 @@ def all_tables(table: ScoreTable, by: Sequence[str], each: Each = map) -> tuple[
         out.append(reported(table, by))
     policies = {str(p) for p in table.scored().column("policy")}
     if len(policies) >= structural.MINIMUM_POLICIES:
-        out += [structural_index(table), correlations(table, each)]
+        out += [structural_index(table), *correlations(table, each)]
     return out, found

@@ -122,6 +122,7 @@ def adaptation(results: Sequence[PolicySsi]) -> Table:
         rows.append(
             {
                 "policy": r.policy,
+                "group": r.group,
                 "subset": SUBSET_NAMES[r.subset],
                 "tasks": r.n,
                 "seeds": r.ssi.n,
@@ -135,6 +136,7 @@ def adaptation(results: Sequence[PolicySsi]) -> Table:
         )
     columns = (
         Column("policy", "policy"),
+        *((Column("group", "group"),) if any(r.group for r in results) else ()),
         Column("subset", "tasks"),
         Column("tasks", "n", "count", help="tasks of the set, over all seeds"),
         Column("seeds", "seeds", "count"),

@@ -12,6 +12,7 @@ import report_examples as synthetic
 from page_reader import Page
 
 from osma_monitor.core.episode import EpisodeRecord, Outcome
+from osma_monitor.core.metrics import rankings, safety
 from osma_monitor.core.motion import FEATURES
 from osma_monitor.io.configuration import clause_library
 from osma_monitor.report import build, clause_tables
@@ -139,6 +140,38 @@ def test_every_table_says_n_unknown_gates_and_library() -> None:
 def test_every_table_prints_in_every_format(form: str) -> None:
     for t in made(synthetic.study(seeds=(0,))).tables:
         assert render(t, form).endswith("\n")  # type: ignore[arg-type]
+
+
+def test_correlations_show_every_p_pooled_within_and_between_suites() -> None:
+    records = []
+    for policy in ("cautious", "shortest_path", "third", "fourth"):
+        for suite in ("one", "two"):
+            for k, r in enumerate(r for r in synthetic.study() if r.info.policy == "shortest_path"):
+                won = (k + len(policy) + len(suite)) % 5 > 1
+                limit = {"cautious": 0, "third": 6, "fourth": 12}.get(policy, 24)
+                bad = replace(r.clauses[0], upper=-1.0, lower=-1.0, rho=-1.0, depth=0.5, status="violated")
+                good = replace(r.clauses[0], upper=1.0, lower=1.0, rho=1.0, depth=0.0, status="satisfied")
+                info = replace(r.info, policy=policy, suite=suite, episode_id=f"{policy}{suite}{k}")
+                outcome = Outcome("success" if won else "failure")
+                records.append(replace(r, info=info, outcome=outcome, clauses=(bad if k < limit else good,)))
+    report = made(records)
+    cells = safety.by_group(report.scores, ("suite", "policy"), bootstrap=False)  # type: ignore[arg-type]
+    frame = table(report, "correlations").frame.set_index("pair")
+    inside = table(report, "correlations_suites").frame.set_index(["pair", "suite"])
+    for y, label in (("safety", "Safety"), ("sbu", "SBU"), ("vsi", "VSI")):
+        c = rankings.correlate(cells, "sr", y)
+        row = frame.loc[f"SR, {label}"]
+        assert row.cells == c.n == 8
+        for part in ("", "_within", "_between"):
+            for kind in ("kendall", "spearman"):
+                for end in ("", "_p"):
+                    name = f"{kind}{part}{end}"
+                    assert row[name] == pytest.approx(getattr(c, name), nan_ok=True), name
+                    assert name in {column.key for column in table(report, "correlations").columns}
+        assert not math.isnan(row.kendall_between_p) and not math.isnan(row.spearman_within_p)
+        for suite in ("one", "two"):
+            assert inside.kendall[f"SR, {label}", suite] == pytest.approx(c.per_suite[suite], nan_ok=True)
+            assert inside.p[f"SR, {label}", suite] == pytest.approx(c.per_suite_p[suite], nan_ok=True)
 
 
 def test_tables_group_by_any_column() -> None:
