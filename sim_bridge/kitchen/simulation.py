@@ -182,8 +182,11 @@ class KitchenSimulation:
             raise RuntimeError("no episode is running: call reset first")
         data, model = self._data, self._model
         before, target = self._velocity, self._set_point(action)
-        joints = np.zeros(len(scene.ARM_JOINTS)) if not action.joints else np.asarray(action.joints, dtype=np.float64)
-        data.ctrl[3:] = joints
+        if action.joints and (len(action.joints) != len(scene.ARM_JOINTS) or not np.isfinite(action.joints).all()):
+            raise UserError(
+                f"{self.task.id}: an action has {len(scene.ARM_JOINTS)} joint targets (rad), got {action.joints}"
+            )
+        data.ctrl[3:] = action.joints or 0.0  # zero: folded
         for substep in range(1, scene.SUBSTEPS + 1):
             data.ctrl[:3] = before + (target - before) * (substep / scene.SUBSTEPS)
             mujoco.mj_step(model, data)

@@ -98,6 +98,20 @@ def test_limits_of_speed_and_acceleration():
     assert np.isfinite(frame.base.linear_velocity).all()
 
 
+def test_the_arm_takes_its_joint_targets_and_nothing_else():
+    simulation = KitchenSimulation()
+    simulation.reset(TASK, 0)
+    for _ in range(40):
+        frame = simulation.step(Action(joints=(0.5, 0.0, 0.0, 0.0, -0.3)))
+    assert frame.joints.position[[0, 4]] == pytest.approx([0.5, -0.3], abs=0.05)
+    for _ in range(40):
+        frame = simulation.step(STOP)
+    assert frame.joints.position == pytest.approx(0.0, abs=0.05)
+    for wrong in ((0.1, 0.2), (math.nan,) * 5):
+        with pytest.raises(UserError, match="5 joint targets"):
+            simulation.step(Action(joints=wrong))
+
+
 def test_success_needs_position_and_heading():
     simulation = KitchenSimulation()
     simulation.reset("kitchen/layout0/B/none", 0)

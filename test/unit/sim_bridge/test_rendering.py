@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from osma_monitor.core.errors import UserError
+from osma_monitor.core.errors import EXIT_ENVIRONMENT, UserError
 from sim_bridge.kitchen.simulation import KitchenSimulation
 from sim_bridge.policies import make_policy
 from sim_bridge.policies.topview import TopView, png
+from sim_bridge.policies.views import Cameras
 
 RENDER = """
 import numpy as np
@@ -154,6 +155,20 @@ for options in ({"jitter": StartJitter(), "style": "coastal"}, {"identical_shape
 def test_a_policys_cameras_show_what_the_driven_simulation_would_render(run_rendering):
     """Same seed, same state, same pixels, without any access to that simulation."""
     run_rendering(FOLLOWED)
+
+
+def test_where_nothing_can_be_rendered_it_is_said(monkeypatch):
+    def broken(self, camera, width, height):
+        raise RuntimeError("no display")
+
+    monkeypatch.setattr(KitchenSimulation, "render", broken)
+    simulation = KitchenSimulation()
+    frame = simulation.reset("kitchen/layout0/B/wine", 0)
+    cameras = Cameras()
+    cameras.reset(simulation.info())
+    with pytest.raises(UserError, match=r"camera top: .*no display.*MUJOCO_GL=egl or osmesa") as raised:
+        cameras.image(frame, "top", 64, 64)
+    assert raised.value.exit_code == EXIT_ENVIRONMENT
 
 
 def test_a_view_that_does_not_exist_is_said():
