@@ -32,6 +32,7 @@ STATUS_NAMES: tuple[Literal["satisfied", "violated", "unknown"], ...] = ("satisf
 #: Status codes of a verdict (0 unknown, 1 satisfied, -1 violated, as an index) as ours.
 _STATUS = np.array([UNKNOWN, SATISFIED, VIOLATED], np.uint8)
 
+NAN = float("nan")
 _X, _Y, _DISTANCE, _CONTACT = (INDEX[n] for n in ("base_x", "base_y", "obstacle_distance", "obstacle_contact"))
 
 
@@ -187,6 +188,16 @@ def applicable_clauses(
     )
 
 
+def watch_latecomers(info: EpisodeInfo, config: MonitorConfig, have: frozenset[str]) -> Latecomers:
+    """What to show the frames after the first one of an episode, whose source serves the needs ``have``."""
+
+    def applicable(needs: frozenset[str]) -> frozenset[str]:
+        clauses, _ = applicable_clauses(info, config, unavailable(have | needs))
+        return frozenset(clause.id for clause in clauses if clause.scored)
+
+    return Latecomers(unavailable(have), applicable)
+
+
 class SignalMonitor:
     """Judges SignalFrames against the active clauses of one episode."""
 
@@ -200,7 +211,7 @@ class SignalMonitor:
             self._drop_refused(gates)
         formulas = [stl.parse(clause.text(config.gate_semantics)) for clause in self.clauses]
         self._library = stl.make_library(formulas, gates, backend=config.backend, period_ns=config.period_ns)
-        self._columns = np.array([INDEX[name] for name in self._library.signals], np.intp)
+        self._columns = [INDEX[name] for name in self._library.signals]
         self._inputs = [sorted(formula.signals) for formula in formulas]
         self._scored = [i for i, clause in enumerate(self.clauses) if clause.scored]
         self._all_satisfied = np.full(len(self.clauses), SATISFIED, np.uint8)
@@ -212,7 +223,7 @@ class SignalMonitor:
         self._predictor = TrendPredictor(len(self.clauses), horizon=horizon) if horizon > 0 else None
         self._motion = OnlineMotion()
         self.steps = StepLog()
-        self._last: tuple[SignalFrame, Floats] | None = None
+        self._last: tuple[SignalFrame, list[float]] | None = None
         self.refused = 0  #: frames with a repeated, backward or zero stamp
         self.last_ns = 0
 
@@ -243,31 +254,25 @@ class SignalMonitor:
             return None
         self.last_ns = frame.stamp_ns
         step = len(self.steps)
-        self.steps.append(frame)
-        verdict = self._library.update(frame.stamp_ns, frame.values[self._columns])
-        lower, upper = verdict.now_lower, verdict.now_upper
+        values = frame.values.tolist()
+        verdict = self._library.update(frame.stamp_ns, [values[i] for i in self._columns])
+        lower, upper, _ = verdict.now_lists()
         self._last = (frame, upper)
-        codes = verdict.now_status.tolist()
-        calm = min(codes, default=1) == 1
-        status = self._all_satisfied if calm else _STATUS[codes]
+        codes = None if min(lower, default=0.0) >= 0 else _codes(lower, upper)
         events: tuple[ClauseEvent, ...] = ()
-        if not calm or self._open:
-            events = self._excursions(frame, step, status.tolist(), upper.tolist())
+        if codes is not None or self._open:
+            events = self._excursions(frame, step, codes or self._all_satisfied.tolist(), upper)
             if events and on_events is not None:
                 on_events(events)
-        rho = np.where(lower == upper, lower, np.nan)
+        self.steps.append(frame)
+        status = self._all_satisfied if codes is None else np.array(codes, np.uint8)
+        rho = np.array([low + 0.0 if low == up else NAN for low, up in zip(lower, upper, strict=True)])
         clauses = ClauseUpdate(rho, status, self._first_ns, verdict)
         prediction = self._predictor.update(frame.stamp_ns, rho) if self._predictor else None
-        values = frame.values
         motion = self._motion.update(
-            frame.stamp_ns,
-            values.item(_X),
-            values.item(_Y),
-            values.item(_DISTANCE),
-            values.item(_CONTACT),
-            frame.obstacle,
+            frame.stamp_ns, values[_X], values[_Y], values[_DISTANCE], values[_CONTACT], frame.obstacle
         )
-        state, reasons = self._judge(None if calm else status.tolist(), prediction)
+        state, reasons = self._judge(codes, prediction)
         return Update(frame.stamp_ns, step, frame, clauses, events, motion, prediction, state, reasons)
 
     def _judge(self, status: list[int] | None, prediction: Prediction | None) -> tuple[State, tuple[str, ...]]:
@@ -293,7 +298,7 @@ class SignalMonitor:
         for i, code in enumerate(status):
             if code != VIOLATED and i not in self._open:
                 continue
-            state, rho = self._state[i], upper[i]
+            state, rho = self._state[i], upper[i] + 0.0
             if code == VIOLATED:
                 state.violated_steps += 1
                 state.run += 1
@@ -334,7 +339,7 @@ class SignalMonitor:
             return ()
         frame, upper = self._last
         step = len(self.steps) - 1
-        return tuple(self._event("exit", i, frame, step, float(upper[i])) for i in sorted(self._open))
+        return tuple(self._event("exit", i, frame, step, upper[i] + 0.0) for i in sorted(self._open))
 
     def close(
         self,
@@ -454,20 +459,13 @@ class EpisodeMonitor:
             have = capabilities(frame, self.info.sources, self.config.library.parameters)
             missing = unavailable(have)
             self._monitor = SignalMonitor(self.info, self.config, missing)
-            self._latecomers = self._watch(have, missing)
+            self._latecomers = watch_latecomers(self.info, self.config, have)
         elif self._latecomers is not None:
             self._latecomers.look(frame)
         update = self._monitor.update(self._deriver.derive(frame), on_events)
         if update is not None and update.state in ("ok", "warn") and self.not_judged:
             return replace(update, state="unknown", reasons=self.not_judged)
         return update
-
-    def _watch(self, have: frozenset[str], missing: Mapping[str, str]) -> Latecomers:
-        def applicable(needs: frozenset[str]) -> frozenset[str]:
-            clauses, _ = applicable_clauses(self.info, self.config, unavailable(have | needs))
-            return frozenset(clause.id for clause in clauses if clause.scored)
-
-        return Latecomers(missing, applicable)
 
     def exits(self) -> tuple[ClauseEvent, ...]:
         """The exit events of violations that last until the last frame; to publish when the episode ends."""
@@ -512,3 +510,8 @@ def rescore(
     for stamp, row, nearest in zip(stamps_ns.tolist(), values, obstacle, strict=True):
         monitor.update(SignalFrame(stamp, row, nearest))
     return monitor.close(outcome, complete=complete, late=partial, notes=notes)
+
+
+def _codes(lower: list[float], upper: list[float]) -> list[int]:
+    """Status codes of the bounds of some clauses."""
+    return [VIOLATED if u < 0 else SATISFIED if low >= 0 else UNKNOWN for low, u in zip(lower, upper, strict=True)]

@@ -195,10 +195,8 @@ class RobotInputs:
 
     def _in_robot_frame(self, value: Any, sample: Decoded, named: str, topic: str) -> Any:
         """Poses and forces in the robot file's one frame; poses in a frame that is not known are unknown."""
-        if not isinstance(value, (Base, EndEffector, Contacts, Objects)):
-            return value
         frame = sample.frame_id or named
-        if not frame:
+        if not frame or frame == self.robot.frame or not isinstance(value, (Base, EndEffector, Contacts, Objects)):
             return value
         try:
             move = self.buffer.lookup(self.robot.frame, frame, sample.stamp_ns)

@@ -136,7 +136,10 @@ class FrameAssembler:
         if topic not in self._inputs:
             raise KeyError(f"unknown input {topic!r}; expected one of {sorted(self._inputs)}")
         now = stamp_ns if now_ns is None else now_ns
-        if not self._accept(topic, stamp_ns, now):
+        forward = stamp_ns > self._newest.get(topic, 0) and stamp_ns > self.last_stamp_ns
+        if forward and not (self.config.clock_limit_ns or self._behind or self._missed):
+            self._newest[topic] = stamp_ns  # the usual case of the next line
+        elif not self._accept(topic, stamp_ns, now):
             return []
         if self.config.mode == "exact":
             return self._push_exact(topic, stamp_ns, value, now)

@@ -228,6 +228,10 @@ class Update:
             self._instant = self._shared.read("now", self._frame)
             return self._instant
 
+    def now_lists(self) -> tuple[list[float], list[float], list[float]]:
+        """Lower bound, upper bound and rho of this instant as plain lists: what the arrays below are made from."""
+        return self._shared.lists("now", self._frame)
+
     @property
     def now_lower(self) -> NDArray[np.float64]:
         """(clauses,) lower bound of the formula's value at this very stamp."""
