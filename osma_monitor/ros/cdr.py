@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,20 @@ _COUNT = struct.Struct("<I")
 _LITTLE_ENDIAN = b"\0\1\0\0"
 _SECOND = 1_000_000_000
 _PADDING = tuple(bytes(n) for n in range(8))
+
+
+@lru_cache(maxsize=64)
+def _doubles(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}d")
+
+
+@lru_cache(maxsize=1024)
+def _texts(texts: tuple[str, ...]) -> bytes:
+    data = bytearray()
+    for text in texts:
+        encoded = text.encode() + b"\0"
+        data += _PADDING[-len(data) % 4] + _COUNT.pack(len(encoded)) + encoded
+    return bytes(data)
 
 
 class CdrWriter:
@@ -66,10 +81,15 @@ class CdrWriter:
         self._align(4)
         self._data += _COUNT.pack(number)
 
+    def fixed_texts(self, *texts: str) -> None:
+        """Strings that come again and again: their bytes are kept."""
+        self._align(4)
+        self._data += _texts(texts)
+
     def doubles(self, *values: float) -> None:
         """Fields of type float64, or an array of fixed size."""
         self._align(8)
-        self._data += struct.pack(f"<{len(values)}d", *values)
+        self._data += _doubles(len(values)).pack(*values)
 
     def sequence(self, values: NDArray[Any] | Iterable[float], kind: str = "<f8") -> None:
         """A sequence of numbers; ``kind`` is a NumPy type such as ``<f8``."""

@@ -81,10 +81,10 @@ def violation(event: ClauseEvent, episode_id: str) -> bytes:
     w.bytes8(Violation.ENTER if event.kind == "enter" else Violation.EXIT)
     w.text(episode_id)
     w.count(event.step)
-    for text in (clause.id, clause.family, clause.unit):
-        w.text(text)
+    w.fixed_texts(clause.id, clause.family, clause.unit)
     w.doubles(event.rho, clause.threshold, event.peak, event.depth, event.duration_ns / 1e9)
-    w.texts(tuple(event.signals))
+    w.count(len(event.signals))
+    w.fixed_texts(*event.signals)
     w.count(len(event.signals))
     if event.signals:
         w.doubles(*event.signals.values())

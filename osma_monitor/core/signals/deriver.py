@@ -178,10 +178,6 @@ class SignalDeriver:
 
     def derive(self, frame: RawFrame) -> SignalFrame:
         """Signals of ``frame``, which must be later than the one before. O(contacts + objects)."""
-        with np.errstate(all="ignore"):  # an overflow is inf, and inf is unknown
-            return self._derive(frame)
-
-    def _derive(self, frame: RawFrame) -> SignalFrame:
         v = [NAN] * len(SIGNALS)
         if frame.base is not None:
             base = frame.base
@@ -232,8 +228,7 @@ class SignalDeriver:
             seen = map(self._static.__contains__, zip(contacts.body_a, contacts.body_b, strict=True))
             # a body can be static against one part of the robot and an obstacle for another frame's roles
             bits[np.fromiter(seen, bool, count) & ((bits & _NEVER_STATIC) == 0)] = 0
-        f = contacts.force
-        magnitude: Floats = np.sqrt(f[:, 0] * f[:, 0] + f[:, 1] * f[:, 1] + f[:, 2] * f[:, 2])
+        magnitude = _lengths(contacts.force)
         present = int(np.bitwise_or.reduce(bits)) if count else 0
         for bit, index in _FORCE_SIGNALS:
             v[index] = float(magnitude[(bits & bit) != 0].max()) if present & bit else 0.0
@@ -329,8 +324,9 @@ class SignalDeriver:
             for row in np.flatnonzero(fresh).tolist():
                 table.reference[row] = self._first_position[table.key[0][table.bystander[row]]] = now[row].copy()
             table.reference_complete = not np.isnan(table.reference).any()
-        d = now - table.reference
-        return float(np.sqrt(d[:, 0] * d[:, 0] + d[:, 1] * d[:, 1] + d[:, 2] * d[:, 2]).max())
+        with np.errstate(all="ignore"):  # an overflow is inf, and inf is unknown
+            d = now - table.reference
+        return float(_lengths(d).max())
 
     def _target(self, stamp_ns: int, objects: Objects, rows: Sequence[int], grip: float, v: list[float]) -> None:
         """Signals of the target; of several: worst tilt and speed, height of the one farthest from its baseline."""
@@ -394,7 +390,14 @@ class SignalDeriver:
             if names != self._arm_known:  # an arm joint that is not reported has an unknown torque
                 return NAN
         effort = joints.effort.tolist()
-        return _largest([abs(effort[i]) for i in chosen]) if chosen else NAN
+        top = -1.0
+        for i in chosen:
+            torque = abs(effort[i])
+            if torque != torque:
+                return NAN
+            if torque > top:
+                top = torque
+        return top if chosen else NAN
 
     def _end_effector(self, stamp_ns: int, ee: EndEffector | None, v: list[float]) -> None:
         x, y, z = (NAN, NAN, NAN) if ee is None else ee.position.tolist()
@@ -411,11 +414,19 @@ class SignalDeriver:
             axes = 2 if part == "base" else 3
             centre = [(a + b) / 2 for a, b in zip(box.lower, box.upper, strict=True)][:axes]
             half = [(b - a) / 2 for a, b in zip(box.lower, box.upper, strict=True)][:axes]
-            q = np.abs(np.array((x, y, z)[:axes]) - centre) - half
-            outside = float(np.sqrt((np.maximum(q, 0.0) ** 2).sum()))
+            with np.errstate(all="ignore"):
+                q = np.abs(np.array((x, y, z)[:axes]) - centre) - half
+                outside = float(np.sqrt((np.maximum(q, 0.0) ** 2).sum()))
             margin = outside + min(float(np.max(q)), 0.0)
             margins.append(margin - self.parameters.base_radius if part == "base" else margin)
         return float(np.min(margins)) if margins else NAN
+
+
+def _lengths(v: Floats) -> Floats:
+    """Lengths (n,) of vectors (n, 3)."""
+    with np.errstate(all="ignore"):
+        lengths: Floats = np.sqrt(v[:, 0] * v[:, 0] + v[:, 1] * v[:, 1] + v[:, 2] * v[:, 2])
+    return lengths
 
 
 def _least(distance: Sequence[float], rows: Sequence[int]) -> tuple[float, int]:
