@@ -34,8 +34,8 @@ class Latecomers:
         self._roles = {quality: need for need, part, quality in parts if part == "objects" and quality}
         self._others = [item for item in parts if item[1] != "objects" or not item[2]]
 
-    def look(self, frame: RawFrame) -> None:
-        """Take a frame. O(1) while nothing new appears."""
+    def look(self, frame: RawFrame) -> bool:
+        """Take a frame; whether something new appeared. O(1) while nothing does."""
         fresh = set()
         objects = frame.objects
         if self._roles and objects is not None and objects.role != self._seen_roles:
@@ -49,12 +49,13 @@ class Latecomers:
             if value is not None and _has(value, quality):
                 fresh.add(need)
         if not fresh:
-            return
+            return False
         self._needs -= fresh
         self._split()
         for need in sorted(fresh):
             before = frozenset(self.found)
             self.found[need] = tuple(sorted(self._applicable(before | {need}) - self._applicable(before)))
+        return True
 
     def texts(self) -> tuple[str, ...]:
         """One sentence for each need that left clauses without judgement."""

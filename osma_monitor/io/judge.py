@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from osma_monitor.core import safety, stl
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.monitor import STATUS_NAMES, MonitorConfig, SignalMonitor
+from osma_monitor.core.latecomers import Latecomers
+from osma_monitor.core.monitor import STATUS_NAMES, MonitorConfig, SignalMonitor, watch_latecomers
 from osma_monitor.core.motion import episode_motion
 from osma_monitor.core.segmenter import Begin, End, Step
 from osma_monitor.core.signals.deriver import SignalDeriver, capabilities, unavailable
@@ -50,6 +51,7 @@ class SignalEpisode:
     outcome: Outcome = field(default_factory=Outcome)
     complete: bool = True
     notes: tuple[str, ...] = ()
+    not_judged: tuple[str, ...] = ()  #: what appeared after the first frame, with the clauses that it leaves out
     session: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -68,7 +70,8 @@ class EpisodeCollector:
         self, info: EpisodeInfo, config: MonitorConfig, start_ns: int | None, source: Mapping[str, str]
     ) -> None:
         self.episode = SignalEpisode(info, start_ns, source)
-        self._parameters = config.library.parameters
+        self._config, self._parameters = config, config.library.parameters
+        self._latecomers: Latecomers | None = None
         self._deriver = SignalDeriver(info, self._parameters)
         self._last_ns = 0
 
@@ -78,8 +81,12 @@ class EpisodeCollector:
         if frame.stamp_ns <= self._last_ns:
             episode.refused += 1
             return
-        if not episode.stamps:
-            episode.missing = unavailable(capabilities(frame, episode.info.sources, self._parameters))
+        if self._latecomers is None:
+            have = capabilities(frame, episode.info.sources, self._parameters)
+            episode.missing = unavailable(have)
+            self._latecomers = watch_latecomers(episode.info, self._config, have)
+        elif self._latecomers.look(frame):
+            episode.not_judged = self._latecomers.texts()
         self._last_ns = frame.stamp_ns
         signals = self._deriver.derive(frame)
         episode.stamps.append(signals.stamp_ns)
@@ -152,7 +159,9 @@ class BatchJudge:
         monitor = SignalMonitor(e.info, self._config_of(e), e.missing)
         for stamp, values, obstacle in zip(e.stamps, e.values, e.obstacle, strict=True):
             monitor.update(SignalFrame(stamp, values, obstacle))
-        record = monitor.close(e.outcome, complete=e.complete, late=e.late, session=e.session, notes=e.notes)
+        record = monitor.close(
+            e.outcome, complete=e.complete, late=e.late, session=e.session, notes=(*e.notes, *e.not_judged)
+        )
         return replace(record, refused=e.refused)
 
     def _config_of(self, e: SignalEpisode) -> MonitorConfig:
@@ -220,7 +229,7 @@ class BatchJudge:
             complete=e.complete,
             partial=e.late or (e.outcome.steps is not None and e.outcome.steps != len(stamps)),
             refused=e.refused,
-            notes=tuple(e.notes),
+            notes=(*e.notes, *e.not_judged),
             provenance=config.provenance(e.session),
         )
 

@@ -131,6 +131,9 @@ def rescorer(config: monitor.MonitorConfig) -> Rescore:
         written_with = stream.context.get("library_hash", config.library.hash)
         if written_with != config.library.hash:
             notes.append(f"logged with clause library {written_with}, judged with {config.library.hash}")
+        late = [name for name in missing if np.isfinite(stream.signals.get(name, np.zeros(0))).any()]
+        if late:
+            notes.append(f"appeared after the episode began, their clauses are not judged: {', '.join(sorted(late))}")
         return monitor.rescore(
             stream.info,
             Outcome("unknown", "recovered after a crash"),

@@ -15,7 +15,7 @@ import numpy as np
 from osma_monitor.core.signals.raw import Floats
 
 SECOND = 1_000_000_000
-_LONGEST_HISTORY = 20_000  #: transforms kept of one edge, whatever their stamps say
+LONGEST_HISTORY = 20_000  #: transforms kept of one edge, whatever their stamps say
 
 
 class UnknownFrameError(LookupError):
@@ -114,7 +114,7 @@ class TransformBuffer:
         edge.stamps.insert(at, stamp_ns)
         edge.values.insert(at, transform)
         while len(edge.stamps) > 2 and (
-            edge.stamps[-1] - edge.stamps[0] > self._history_ns or len(edge.stamps) > _LONGEST_HISTORY
+            edge.stamps[-1] - edge.stamps[0] > self._history_ns or len(edge.stamps) > LONGEST_HISTORY
         ):
             del edge.stamps[0], edge.values[0]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from osma_monitor.core.signals.raw import Floats
-from osma_monitor.core.signals.transforms import UnknownFrameError
+from osma_monitor.core.signals.transforms import LONGEST_HISTORY, StaleTransformError, UnknownFrameError
 
 SECOND = 1_000_000_000
 #: Translation x y z (m), then quaternion x y z w.
@@ -95,14 +95,13 @@ class TransformTree:
         if stamps and stamp_ns <= stamps[-1] - self._history_ns:
             stamps.clear()  # the clock was set back
             edge.values.clear()
-        if not stamps or stamp_ns >= stamps[-1]:
-            stamps.append(stamp_ns)
-            edge.values.append(transform)
-        else:
-            at = bisect_right(stamps, stamp_ns)
-            stamps.insert(at, stamp_ns)
-            edge.values.insert(at, transform)
-        while stamps[-1] - stamps[0] > self._history_ns and len(stamps) > 2:
+        at = len(stamps) if not stamps or stamp_ns >= stamps[-1] else bisect_right(stamps, stamp_ns)
+        if at and stamps[at - 1] == stamp_ns:  # sent again
+            edge.values[at - 1] = transform
+            return
+        stamps.insert(at, stamp_ns)
+        edge.values.insert(at, transform)
+        while len(stamps) > 2 and (stamps[-1] - stamps[0] > self._history_ns or len(stamps) > LONGEST_HISTORY):
             del stamps[0], edge.values[0]
 
     def lookup(self, target: str, source: str, stamp_ns: int) -> Seven:
@@ -138,7 +137,7 @@ class TransformTree:
         stamps = edge.stamps
         outside = max(stamps[0] - stamp_ns, stamp_ns - stamps[-1])
         if outside > self._extrapolate_ns:
-            raise UnknownFrameError(
+            raise StaleTransformError(
                 f"transform {edge.parent} -> {child} is {outside / SECOND:.2f} s away from the stamp asked for"
             )
         i = bisect_right(stamps, stamp_ns)

@@ -1,5 +1,7 @@
 """Episodes of a monitor's life, without ROS: what is stored, what is not, and what a broken disk changes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ pytest.importorskip("rclpy")  # osma_monitor.ros is importable without it, its m
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.segmenter import Begin, End
-from osma_monitor.core.signals.raw import NO_CONTACTS, Base, RawFrame, vector
+from osma_monitor.core.signals.raw import NO_CONTACTS, Base, Objects, RawFrame, vector
 from osma_monitor.io.configuration import kept_libraries, monitor_config
 from osma_monitor.io.store import read_episodes
 from osma_monitor.resources import config_path
@@ -177,3 +179,21 @@ def test_an_episode_of_ten_hours_is_logged_in_segments(tmp_path):
     finished = end(tracker, 1000)
     assert [p.suffix for p in tmp_path.iterdir() if p.suffix != ".yaml"] == [".parquet"]
     assert len(finished.record.stamps_ns) == 1000
+
+
+def test_a_recovered_episode_says_what_appeared_after_its_first_frame(tmp_path):
+    tracker = EpisodeTracker(monitor_config(), tmp_path)
+    tracker.begin(Begin(SECOND, info()))
+    one = np.zeros(1, np.int8)
+    baby = Objects(("b",), ("baby",), ("human",), np.ones((1, 3)), np.array([[0.0, 0, 0, 1]]), np.ones(1), one)
+    for step in range(60):
+        seen = frame(step)
+        tracker.log(tracker.frame(seen if step < 20 else replace(seen, objects=baby)))
+    assert tracker.monitor.not_judged[0].startswith(
+        "ee appeared after the episode began; not judged in this episode: eef_"
+    )
+    tracker._writer.close()
+    [recovery] = EpisodeTracker(monitor_config(), tmp_path).recover()
+    assert (
+        "appeared after the episode began, their clauses are not judged: human_distance, " in recovery.record.notes[0]
+    )

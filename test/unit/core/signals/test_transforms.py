@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from osma_monitor.core.signals.transforms import (
-    _LONGEST_HISTORY,
+    LONGEST_HISTORY,
     StaleTransformError,
     Transform,
     TransformBuffer,
@@ -80,9 +80,9 @@ def test_a_transform_that_is_sent_again_takes_no_room_and_history_is_bounded_in_
     for x in range(100):
         b.set("odom", "base", S, Transform(np.array([float(x), 0, 0]), np.array([0, 0, 0, 1.0])))
     assert len(b._edges["base"].stamps) == 1 and b.lookup("odom", "base", S).translation[0] == 99.0
-    for k in range(_LONGEST_HISTORY + 10):
+    for k in range(LONGEST_HISTORY + 10):
         b.set("odom", "base", S + k, random_transform(0))
-    assert len(b._edges["base"].stamps) == _LONGEST_HISTORY
+    assert len(b._edges["base"].stamps) == LONGEST_HISTORY
     assert len(b) == 1 and "/base" in b and "odom" not in b
 
 
