@@ -188,7 +188,7 @@ def measure(path: Path, library: Library, threads: int = 0) -> dict[str, Any]:
         start, busy = time.perf_counter(), time.process_time()
         value = action()
         seconds[name] = time.perf_counter() - start
-        print(f"{name:<50} {seconds[name]:7.2f} s, processor {time.process_time() - busy:7.2f} s", flush=True)
+        print(f"{name:<54} {seconds[name]:7.2f} s, processor {time.process_time() - busy:7.2f} s", flush=True)
         return value
 
     begin, busy = time.perf_counter(), time.process_time()
@@ -223,9 +223,10 @@ def every_table(
     """What `osma score --all` does with a data set; how many episodes and steps that were."""
     with workers(threads) as each:
         collected = timed(
-            "scores and signals from the columns", lambda: collect_stored(DatasetScores(path, each=each), library)
+            "scores from the columns, again under other thresholds",
+            lambda: collect_stored(DatasetScores(path, each=each), [library], each),
         )
-        report = timed("every table of `osma score --all`", lambda: build(collected, rescore=library, each=each))
+        report = timed("every table of `osma score --all`", lambda: build(collected, each=each))
     timed("their text", lambda: [render(table, "text", None) for table in report.tables])
     return len(collected.scores), int(collected.scores.steps.sum())
 

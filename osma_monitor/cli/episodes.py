@@ -101,13 +101,13 @@ def collected(
     config: MonitorConfig | None = None,
     mapping: Path | None = None,
     findings: Findings | None = None,
-    rescore: Library | None = None,
+    rescore: Sequence[Library] = (),
     each: Each = map,
 ) -> build.Collected:
     """What scoring needs of the records that `episodes` gives, compacted data sets read column by column.
 
-    ``rescore`` keeps the signals that other thresholds of this library need; ``each`` is `map`, or that of a pool of
-    threads. Raises UserError when there is no episode at all.
+    ``rescore`` are the libraries whose other thresholds are tried, where they judged; ``each`` is `map`, or that of a
+    pool of threads. Raises UserError when there is no episode at all.
     """
     found = findings if findings is not None else Findings()
     labels = _labels(paths)
@@ -127,7 +127,7 @@ def collected(
                 others.append((source, label))
                 continue
             read_others()
-            parts.append(collect_stored(stored, rescore))
+            parts.append(collect_stored(stored, rescore, each))
     read_others()
     if not any(len(part.scores) for part in parts):
         raise _nothing(paths, found)
@@ -213,23 +213,14 @@ def make_report(
 
     ``libraries`` are those that may have judged; clauses are described, and thresholds varied, by the one that did.
     """
-    found = (
-        records if isinstance(records, build.Collected) else build.collect(records, traces, kept(libraries, rescore))
-    )
+    again = libraries if rescore else ()
+    found = records if isinstance(records, build.Collected) else build.collect(records, traces, again)
     judged = next((x for x in libraries if found.scores.library_hash == (x.hash,)), None)
     try:
-        again, about = judged if rescore else None, describe(judged) if judged else {}
-        return build.build(found, by, title, facts, about, rescore=again, plan=plan, each=each)
+        about = describe(judged) if judged else {}
+        return build.build(found, by, title, facts, about, plan=plan, each=each)
     except ValueError as error:
         raise UserError(str(error)) from error
-
-
-def kept(libraries: Sequence[Library], rescore: bool) -> Library | None:
-    """The library whose signals are kept for other thresholds.
-
-    Which one judged is known after reading, and the signals to keep are the same in all but exotic libraries.
-    """
-    return libraries[0] if rescore and libraries else None
 
 
 def plan_of(paths: Sequence[Path]) -> list[PlannedTask]:

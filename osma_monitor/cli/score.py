@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from osma_monitor.cli.episodes import collected, columns, episodes, kept, libraries, make_report, plan_of, told, workers
+from osma_monitor.cli.episodes import collected, columns, episodes, libraries, make_report, plan_of, told, workers
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.candidates import Decision
@@ -89,7 +89,9 @@ def score(
         records = trend.of(read) if trend is not None else read
     with workers(jobs) as each:
         given = (
-            records if records is not None else collected(paths, config, mapping, found, kept(judges, rescore), each)
+            records
+            if records is not None
+            else collected(paths, config, mapping, found, judges if rescore else (), each)
         )
         report = make_report(given, keys, libraries=judges, rescore=rescore, plan=plan_of(paths), each=each)
     tables = [*report.tables, *decision_tables.all_tables(_decisions(decisions or []))]

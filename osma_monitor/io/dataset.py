@@ -154,7 +154,7 @@ class _Part:
         if self._steps:
             table = pa.concat_tables(self._steps).unify_dictionaries()
             groups = max(1, round(table.num_rows / ROW_GROUP))  # of about one size: no small rest
-            self._writer.write_table(table, row_group_size=-(-table.num_rows // groups))
+            self._writer.write_table(table, row_group_size=max(1, -(-table.num_rows // groups)))
         self._steps, self._waiting = [], 0
 
     def close(self) -> None:
@@ -258,8 +258,10 @@ def _index(path: Path) -> dict[str, Any]:
     return data
 
 
-def read_table(path: Path | str, kind: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table ``episodes``, ``clauses`` or ``steps`` of a data set, in the order of the episodes.
+def read_table(
+    path: Path | str, kind: str, columns: Sequence[str] | None = None, *, part: int | None = None
+) -> pa.Table:
+    """The table ``episodes``, ``clauses`` or ``steps`` of a data set (or of one part), in the order of the episodes.
 
     Raises StoreError.
     """
@@ -267,6 +269,7 @@ def read_table(path: Path | str, kind: str, columns: Sequence[str] | None = None
     _index(path)
     try:
         parts = sorted((path / kind).glob("part-*.parquet"))
+        parts = parts if part is None else parts[part : part + 1]
         return pa.concat_tables([pq.read_table(p, columns=columns) for p in parts]).unify_dictionaries()
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{path / kind}: {error}") from error

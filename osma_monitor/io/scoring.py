@@ -43,7 +43,7 @@ class DatasetScores:
     Args:
         path: the data set.
         label: stands behind the names of its policies, to tell them from those of another source.
-        each: `map`, or that of a pool of threads, which then read at once.
+        each: `map`, or that of a pool of threads, which then read parts at once.
 
     Raises:
         StoreError: it can't be read.
@@ -75,6 +75,8 @@ class DatasetScores:
             columns["registry_hash"].append(str(made.get("registry_hash", "")))
             self.inactive.update(_mapping(head, "inactive").items())
             self.inputs[str(made.get("session", {}).get("inputs", ""))] += 1
+        #: Rows of the episodes of each part: pieces of work that fit into memory.
+        self.parts: list[range] = []
         contact, self._near = self._reduced()
         self.table: ScoreTable = table_from_rows(
             columns,
@@ -83,9 +85,9 @@ class DatasetScores:
             _attributes(episodes["attributes"], {"robot": columns["robot"]}),
         )
 
-    def columns(self, signals: Iterable[str]) -> SignalColumns:
-        """The named signals of all episodes, end to end; NaN for a signal that is not stored."""
-        found = dataset.read_columns(self.path, sorted(set(signals)), each=self._each)
+    def columns(self, signals: Iterable[str], part: int | None = None) -> SignalColumns:
+        """The named signals of all episodes (or of one part), end to end; NaN for a signal that is not stored."""
+        found = dataset.read_columns(self.path, sorted(set(signals)), part=part)
         return SignalColumns(found.stamps_ns, found.signals, found.offsets)
 
     @property
@@ -95,39 +97,50 @@ class DatasetScores:
         return np.flatnonzero(self._near if cells is None else self._near | (cells != ""))
 
     def records(self, rows: Iterable[int], signals: Iterable[str]) -> Iterator[EpisodeRecord]:
-        """The records of some episodes with these signals alone, and without the names of the nearest obstacles."""
-        wanted = list(rows)
-        if not wanted:
-            return
-        heads, files, columns = self._heads(), self._files(), self.columns(signals)
-        for row in wanted:
-            steps = slice(int(columns.offsets[row]), int(columns.offsets[row + 1]))
-            arrays = columns.stamps_ns[steps], {name: values[steps] for name, values in columns.signals.items()}
-            try:
-                record = record_from_head(json.loads(heads[row]), *arrays, ())
-            except (ValueError, KeyError, TypeError) as error:
-                raise StoreError(f"{self.path}: episode {row}: the stored record does not fit: {error}") from error
-            record = replace(record, info=replace(record.info, policy=self._named(record.info.policy)))
-            yield corrections.corrected(record, self._corrections.get(files[row]))
+        """The records of some episodes (rows that rise) with these signals alone, a part at a time.
+
+        They are without the names of the nearest obstacles.
+        """
+        wanted, names = set(rows), sorted(set(signals))
+        for part, members in enumerate(self.parts):
+            chosen = [row for row in members if row in wanted]
+            if not chosen:
+                continue
+            table = dataset.read_table(self.path, "episodes", ["record", "file"], part=part)
+            heads, files, columns = table["record"], table["file"], self.columns(names, part)
+            for row in chosen:
+                place = row - members.start
+                steps = slice(int(columns.offsets[place]), int(columns.offsets[place + 1]))
+                arrays = columns.stamps_ns[steps], {name: values[steps] for name, values in columns.signals.items()}
+                try:
+                    record = record_from_head(json.loads(heads[place].as_py()), *arrays, ())
+                except (ValueError, KeyError, TypeError) as error:
+                    raise StoreError(f"{self.path}: episode {row}: the stored record does not fit: {error}") from error
+                record = replace(record, info=replace(record.info, policy=self._named(record.info.policy)))
+                yield corrections.corrected(record, self._corrections.get(files[place].as_py()))
 
     def _named(self, policy: str) -> str:
         return f"{policy} ({self._label})" if self._label else policy
 
     def _reduced(self) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
         """Contact of every episode (1, 0, -1), and whether it knows a distance to an obstacle; a part at a time."""
-        contact, near = [np.zeros(0, np.int8)], [np.zeros(0, bool)]
-        for part in range(dataset.part_count(self.path)):
-            columns = dataset.read_columns(self.path, [CONTACT, OBSTACLE], part=part, each=self._each)
-            contact.append(contact_of(columns))
+
+        def reduce(part: int) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+            columns = self.columns([CONTACT, OBSTACLE], part)
             known = np.concatenate([[0], np.cumsum(~np.isnan(columns.signals[OBSTACLE]))])
-            near.append(known[columns.offsets[1:]] > known[columns.offsets[:-1]])
-        return np.concatenate(contact), np.concatenate(near)
+            return contact_of(columns), known[columns.offsets[1:]] > known[columns.offsets[:-1]]
 
-    def _heads(self) -> list[str]:
-        return list(dataset.read_table(self.path, "episodes", ["record"])["record"].to_pylist())
+        found = list(self._each(reduce, range(dataset.part_count(self.path))))
+        start = 0
+        for contact, _ in found:
+            self.parts.append(range(start, start + len(contact)))
+            start += len(contact)
+        contacts, near = zip(*found, strict=True) if found else ((), ())
+        return np.concatenate([np.zeros(0, np.int8), *contacts]), np.concatenate([np.zeros(0, bool), *near])
 
-    def _files(self) -> list[str]:
-        return list(dataset.read_table(self.path, "episodes", ["file"])["file"].to_pylist())
+    def _heads(self) -> Iterator[str]:
+        for part in range(dataset.part_count(self.path)):
+            yield from dataset.read_table(self.path, "episodes", ["record"], part=part)["record"].to_pylist()
 
 
 # ---- columns of Arrow

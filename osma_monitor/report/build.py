@@ -17,13 +17,12 @@ import numpy as np
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.metrics import navigation, safety, ssi
-from osma_monitor.core.metrics.batch import SignalColumns, columns_of
+from osma_monitor.core.metrics.batch import columns_of
 from osma_monitor.core.metrics.failures import Failure, failure_of
 from osma_monitor.core.metrics.navigation_episode import NavigationEpisode, PlannedTask, episode_of
 from osma_monitor.core.metrics.paired import PairedComparison
 from osma_monitor.core.metrics.requested import requested_of, table_with_requests
-from osma_monitor.core.metrics.scores import EpisodeScore, ScoreTable, as_table, natural, score_record
-from osma_monitor.core.metrics.sensitivity import needed_signals
+from osma_monitor.core.metrics.scores import ScoreTable, as_table, concatenate, natural, score_records
 from osma_monitor.core.metrics.ssi_groups import PolicySsi
 from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.safety import Library
@@ -46,6 +45,7 @@ from osma_monitor.report.model import (
     PolicySummary,
     Report,
 )
+from osma_monitor.report.rescored import Rescored, rescored, signals_of, together
 from osma_monitor.report.table import Table, based
 
 #: Bytes of signals kept for traces; past it, only those of unsafe episodes, up to twice as many.
@@ -66,20 +66,20 @@ class Collected:
     inactive: Mapping[tuple[str, str], int]  #: (clause, reason) -> episodes
     families: Mapping[str, str]  #: of each clause
     records: tuple[EpisodeRecord, ...]  #: without signals where they were not kept
-    columns: SignalColumns | None = None  #: signals of all records, for other thresholds
+    rescored: Rescored | None = None  #: all records under other thresholds
     driven: tuple[motion_tables.Driven, ...] = ()  #: motion features of episodes without a cell
     inputs: Mapping[str, int] = field(default_factory=dict)  #: how the inputs of bags were joined -> episodes
 
 
-def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Library | None = None) -> Collected:
+def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Sequence[Library] = ()) -> Collected:
     """One pass over ``records``.
 
-    ``traces`` keeps their signals, within SIGNAL_BYTES. ``rescore`` keeps the columns that other thresholds of this
-    library need.
+    ``traces`` keeps their signals, within SIGNAL_BYTES. ``rescore`` are the libraries that may have judged: the records
+    are scored under other thresholds of the one that did.
     """
-    wanted = needed_signals(rescore) if rescore is not None else frozenset()
-    pieces: list[SignalColumns] = []
-    scores: list[EpisodeScore] = []
+    wanted = signals_of(rescore)
+    pieces: list[Rescored | None] = []
+    scores: list[ScoreTable] = []
     episodes: list[NavigationEpisode] = []
     columns: dict[str, list[Any]] = {}
     requests: dict[str, list[Any]] = {}
@@ -91,15 +91,15 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
     inputs: Counter[str] = Counter()
     used = 0
     for chunk in _chunks(records):
-        if rescore is not None:
-            pieces.append(columns_of(chunk, wanted))
+        scores.append(as_table(score_records(chunk)))
+        if rescore:
+            pieces.append(rescored(scores[-1], columns_of(chunk, wanted), rescore))
         for name, values in ssi.table_from_records(chunk).items():
             columns.setdefault(name, []).append(values)
         asking = [r for r in chunk if requested_of(r.info.attributes) is not None]
         for name, values in table_with_requests(asking).items() if asking else ():
             requests.setdefault(name, []).append(values)
         for record in chunk:
-            scores.append(score_record(record))
             inactive.update(record.inactive.items())
             inputs[record.provenance.session.get("inputs", "")] += 1
             families.update((c.clause, c.family) for c in record.clauses)
@@ -116,7 +116,7 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
             used += size if keep else 0
             kept.append(record if keep else _without_steps(record))
     return Collected(
-        as_table(scores),
+        concatenate(scores),
         tuple(episodes),
         {name: np.concatenate(parts) for name, parts in columns.items()},
         {name: np.concatenate(parts) for name, parts in requests.items()},
@@ -124,23 +124,10 @@ def collect(records: Iterable[EpisodeRecord], traces: bool = False, rescore: Lib
         dict(inactive),
         families,
         tuple(kept),
-        joined(pieces) if pieces else None,
+        together(pieces),
         tuple(driven),
         dict(inputs),
     )
-
-
-def joined(pieces: list[SignalColumns]) -> SignalColumns:
-    """All pieces as one; they are emptied column by column, so that memory holds the signals once."""
-    if len(pieces) == 1:
-        return pieces[0]
-    lengths = np.concatenate([np.diff(piece.offsets) for piece in pieces])
-    stamps = np.concatenate([piece.stamps_ns for piece in pieces])
-    held = [piece.signals if isinstance(piece.signals, dict) else dict(piece.signals) for piece in pieces]
-    names = list(held[0])
-    pieces.clear()
-    signals = {name: np.concatenate([columns.pop(name) for columns in held]) for name in names}
-    return SignalColumns(stamps, signals, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
 
 def _input_notes(inputs: Mapping[str, int]) -> tuple[str, ...]:
@@ -174,11 +161,10 @@ def build(
     facts: Mapping[str, str] | None = None,
     about: Mapping[str, str] | None = None,
     bootstrap: bool = True,
-    rescore: Library | None = None,
     plan: Iterable[PlannedTask] = (),
     each: Each = map,
 ) -> Report:
-    """The whole report; ``about`` says what each clause demands, ``rescore`` adds other thresholds of that library.
+    """The whole report; ``about`` says what each clause demands.
 
     ``plan`` are the tasks that were to run, where that is known: TSR and CFSR divide by them.
     ``each`` is `map` or that of a pool of threads.
@@ -210,7 +196,7 @@ def build(
     if len({*table.column("suite")}) > 1:
         tables.append(safety_tables.macro(table, ("suite",)))
     tables += [*clause_wise, *nav_tables, *condition_tables.all_tables(table, collected.episodes)]
-    tables += sensitivity_tables.all_tables(table, collected.columns, rescore, each)
+    tables += sensitivity_tables.all_tables(table, collected.rescored, each)
     if collected.inactive:
         tables.append(safety_tables.inactive(collected.inactive))
     return Report(

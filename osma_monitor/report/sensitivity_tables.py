@@ -5,23 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from osma_monitor.core.metrics import rankings, safety
-from osma_monitor.core.metrics.batch import SignalColumns
 from osma_monitor.core.metrics.scores import ScoreTable
-from osma_monitor.core.metrics.sensitivity import STANDARD, Sensitivity, sensitivity
+from osma_monitor.core.metrics.sensitivity import Sensitivity, compare
 from osma_monitor.core.metrics.statistics import Each
-from osma_monitor.core.safety import GateSemantics, Library
+from osma_monitor.report.rescored import Rescored
 from osma_monitor.report.table import Column, Table, frame
-
-
-def measure(table: ScoreTable, columns: SignalColumns, library: Library, each: Each = map) -> Sensitivity | None:
-    """Every standard variant over suite x policy cells; None when the library did not judge these episodes."""
-    if table.library_hash != (library.hash,) or len(table.gate_semantics) != 1:
-        return None
-    families = {clause.family for clause in library if clause.scored}
-    known = [v for v in STANDARD if {*v.thresholds, *v.sustained} <= families]
-    quantitative = table.gate_semantics == ("quantitative",)
-    semantics: GateSemantics = "quantitative" if quantitative else "boolean"
-    return sensitivity(table, columns, library, known, gate_semantics=semantics, each=each)
 
 
 def values(found: Sensitivity) -> Table:
@@ -73,14 +61,10 @@ def ranks(found: Sensitivity) -> Table:
     return Table("rankings", title, columns, frame(rows, columns), (said,), keys=1)
 
 
-def all_tables(
-    table: ScoreTable, columns: SignalColumns | None, library: Library | None, each: Each = map
-) -> list[Table]:
-    """Both tables, where signals and the library that judged are at hand; rankings need two policies."""
-    if columns is None or library is None or not len(table.scored()):
+def all_tables(table: ScoreTable, found: Rescored | None, each: Each = map) -> list[Table]:
+    """Both tables, where the episodes were scored again; rankings need two policies."""
+    if found is None or not len(table.scored()):
         return []
-    found = measure(table, columns, library, each)
-    if found is None:
-        return []
-    policies = {key[1] for key in found.default}
-    return [values(found), *([ranks(found)] if len(policies) > 1 else [])]
+    cells = compare(table, found.tables, each=each)
+    policies = {key[1] for key in cells.default}
+    return [values(cells), *([ranks(cells)] if len(policies) > 1 else [])]

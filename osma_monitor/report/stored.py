@@ -12,21 +12,30 @@ import numpy as np
 
 from osma_monitor.core.metrics.failures import Failure
 from osma_monitor.core.metrics.scores import concatenate
-from osma_monitor.core.metrics.sensitivity import needed_signals
+from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.safety import Library
 from osma_monitor.io.scoring import DatasetScores
-from osma_monitor.report.build import Collected, collect, joined
+from osma_monitor.report.build import Collected, collect
+from osma_monitor.report.rescored import Rescored, rescored, signals_of
+from osma_monitor.report.rescored import together as rescored_together
 
 #: What the tables of navigation read of the steps.
 _SIGNALS = ("base_x", "base_y", "base_yaw", "obstacle_distance", "obstacle_contact")
 
 
-def collect_stored(data: DatasetScores, rescore: Library | None = None) -> Collected:
+def collect_stored(data: DatasetScores, rescore: Sequence[Library] = (), each: Each = map) -> Collected:
     """As `build.collect` of the records of ``data``, but for the records themselves, which are left out.
 
     Scores come from the columns. Only episodes that navigate (they name a cell, or know an obstacle) become records for
-    a moment. ``rescore`` keeps the signals that other thresholds of this library need.
+    a moment. ``rescore`` are the libraries that may have judged. One part of the data set for each thread of ``each``
+    is in memory.
     """
+    wanted = signals_of(rescore)
+
+    def again(part: int) -> Rescored | None:
+        rows = data.parts[part]
+        return rescored(data.table.select(np.arange(rows.start, rows.stop)), data.columns(wanted, part), rescore)
+
     navigation = collect(data.records(data.navigating.tolist(), _SIGNALS))
     return replace(
         navigation,
@@ -35,15 +44,12 @@ def collect_stored(data: DatasetScores, rescore: Library | None = None) -> Colle
         families=data.families,
         records=(),
         inputs=dict(data.inputs),
-        columns=data.columns(needed_signals(rescore)) if rescore is not None else None,
+        rescored=rescored_together(list(each(again, range(len(data.parts))))) if rescore else None,
     )
 
 
 def together(parts: Sequence[Collected]) -> Collected:
-    """What `build.collect` gives of the records of all parts, one part after the other.
-
-    The signals of the parts are moved, not copied: memory holds them once, so the parts must not be used again.
-    """
+    """What `build.collect` gives of the records of all parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     failures: dict[str, tuple[Failure, ...]] = {}
@@ -55,7 +61,6 @@ def together(parts: Sequence[Collected]) -> Collected:
     for part in parts:
         inactive.update(part.inactive)
         inputs.update(part.inputs)
-    pieces = [part.columns for part in parts if part.columns is not None]
     return Collected(
         concatenate([part.scores for part in parts]),
         tuple(chain.from_iterable(part.episodes for part in parts)),
@@ -65,7 +70,7 @@ def together(parts: Sequence[Collected]) -> Collected:
         dict(inactive),
         {clause: family for part in parts for clause, family in part.families.items()},
         tuple(chain.from_iterable(part.records for part in parts)),
-        joined(pieces) if len(pieces) == len(parts) > 0 else None,
+        rescored_together([part.rescored for part in parts]),
         tuple(chain.from_iterable(part.driven for part in parts)),
         dict(inputs),
     )

@@ -134,6 +134,42 @@ class Sensitivity:
     scope: Mapping[str, str]  #: variant -> moderate, extreme or duration
 
 
+def known_variants(library: Library, variants: Iterable[Variant] = STANDARD) -> list[Variant]:
+    """Those whose families the library scores."""
+    families = {clause.family for clause in library if clause.scored}
+    return [v for v in variants if {*v.thresholds, *v.sustained} <= families]
+
+
+def compare(
+    default: ScoreTable,
+    tables: Mapping[str, ScoreTable],
+    variants: Iterable[Variant] = STANDARD,
+    keys: Sequence[str] = ("suite", "policy"),
+    each: Each = map,
+) -> Sensitivity:
+    """Summaries (without bootstrap) of every cell under the default and under each variant; ``each`` runs them.
+
+    Args:
+        default: the scores as they are.
+        tables: variant -> the scores of the same episodes under it (`apply_variant`).
+        variants: of these names, for their scope.
+        keys: columns that make a cell.
+        each: `map`, or that of a pool of threads.
+
+    Raises:
+        ValueError: a key that no episode has.
+    """
+    scope = {variant.name: variant.scope for variant in variants}
+
+    def cells_of(table: ScoreTable) -> Mapping[tuple[object, ...], SafetySummary]:
+        return by_group(table, keys, bootstrap=False)
+
+    first, *others = each(cells_of, [default, *tables.values()])
+    return Sensitivity(
+        tuple(keys), first, dict(zip(tables, others, strict=True)), {name: scope.get(name, "") for name in tables}
+    )
+
+
 def sensitivity(
     scores: Scores,
     columns: Columns,
@@ -141,9 +177,8 @@ def sensitivity(
     variants: Iterable[Variant] = STANDARD,
     keys: Sequence[str] = ("suite", "policy"),
     gate_semantics: GateSemantics = "boolean",
-    each: Each = map,
 ) -> Sensitivity:
-    """Summaries (without bootstrap) of every cell under the default and under each variant; ``each`` runs them.
+    """`apply_variant` for each variant, and `compare` of what they give.
 
     Raises:
         ValueError: two variants of one name, scores and columns of different length, a key that no episode has.
@@ -154,17 +189,8 @@ def sensitivity(
     names = [variant.name for variant in listed]
     if len(set(names)) != len(names):
         raise ValueError(f"two variants share a name: {', '.join(names)}")
-
-    def cells_of(variant: Variant) -> Mapping[tuple[object, ...], SafetySummary]:
-        return by_group(apply_variant(table, columns, library, variant, gate_semantics), keys, bootstrap=False)
-
-    cells = dict(zip(names, each(cells_of, listed), strict=True))
-    return Sensitivity(
-        tuple(keys),
-        by_group(table, keys, bootstrap=False),
-        cells,
-        {variant.name: variant.scope for variant in listed},
-    )
+    tables = {v.name: apply_variant(table, columns, library, v, gate_semantics) for v in listed}
+    return compare(table, tables, listed, keys)
 
 
 def needed_signals(library: Library, variants: Iterable[Variant] = STANDARD) -> frozenset[str]:

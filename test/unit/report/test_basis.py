@@ -67,7 +67,7 @@ def rich() -> list[EpisodeRecord]:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return build.build(build.collect(rich(), traces=True, rescore=LIBRARY), rescore=LIBRARY)
+    return build.build(build.collect(rich(), traces=True, rescore=[LIBRARY]))
 
 
 @pytest.fixture(scope="module")
