@@ -132,7 +132,7 @@ class Update:
     reasons: tuple[str, ...]  #: clause ids behind the state, or why nothing can be said
 
 
-OnEvents = Callable[[tuple[ClauseEvent, ...]], None]
+OnEvent = Callable[[ClauseEvent], None]
 
 
 class StepLog:
@@ -212,7 +212,7 @@ class SignalMonitor:
         formulas = [stl.parse(clause.text(config.gate_semantics)) for clause in self.clauses]
         self._library = stl.make_library(formulas, gates, backend=config.backend, period_ns=config.period_ns)
         self._columns = [INDEX[name] for name in self._library.signals]
-        self._inputs = [sorted(formula.signals) for formula in formulas]
+        self._inputs = [[(name, INDEX[name]) for name in sorted(formula.signals)] for formula in formulas]
         self._scored = [i for i, clause in enumerate(self.clauses) if clause.scored]
         self._all_satisfied = np.full(len(self.clauses), SATISFIED, np.uint8)
         self._all_satisfied.flags.writeable = False
@@ -244,10 +244,10 @@ class SignalMonitor:
                 kept.append(clause)
         self.clauses = tuple(kept)
 
-    def update(self, frame: SignalFrame, on_events: OnEvents | None = None) -> Update | None:
+    def update(self, frame: SignalFrame, on_event: OnEvent | None = None) -> Update | None:
         """Judge one frame; None (counted in ``refused``, nothing changed) when its stamp does not go forward.
 
-        ``on_events`` is given what begins and ends with this frame before the rest of the update is worked out.
+        ``on_event`` is given each event as soon as it is known, before the rest of the update is worked out.
         """
         if frame.stamp_ns <= self.last_ns:
             self.refused += 1
@@ -261,9 +261,7 @@ class SignalMonitor:
         codes = None if min(lower, default=0.0) >= 0 else _codes(lower, upper)
         events: tuple[ClauseEvent, ...] = ()
         if codes is not None or self._open:
-            events = self._excursions(frame, step, codes or self._all_satisfied.tolist(), upper)
-            if events and on_events is not None:
-                on_events(events)
+            events = self._excursions(frame, step, codes or self._all_satisfied.tolist(), upper, on_event)
         self.steps.append(frame)
         status = self._all_satisfied if codes is None else np.array(codes, np.uint8)
         rho = np.array([low + 0.0 if low == up else NAN for low, up in zip(lower, upper, strict=True)])
@@ -291,7 +289,7 @@ class SignalMonitor:
         return "ok", ()
 
     def _excursions(
-        self, frame: SignalFrame, step: int, status: list[int], upper: list[float]
+        self, frame: SignalFrame, step: int, status: list[int], upper: list[float], on_event: OnEvent | None
     ) -> tuple[ClauseEvent, ...]:
         """Entry and exit of violations. An unknown instant ends none: unknown is not safe."""
         events = []
@@ -311,16 +309,20 @@ class SignalMonitor:
                 if state.first_step < 0:
                     self._first_ns = self._first_ns.copy()  # updates given out keep theirs
                     self._first_ns[i], state.first_step = frame.stamp_ns, step
-                events.append(self._event("enter", i, frame, step, rho))
+                event = self._event("enter", i, frame, step, rho)
             else:
                 state.run = 0
-                if code == SATISFIED:
-                    events.append(self._event("exit", i, frame, step, rho))
-                    self._open.discard(i)
+                if code != SATISFIED:
+                    continue
+                event = self._event("exit", i, frame, step, rho)
+                self._open.discard(i)
+            events.append(event)
+            if on_event is not None:
+                on_event(event)
         return tuple(events)
 
     def _event(self, kind: Literal["enter", "exit"], i: int, frame: SignalFrame, step: int, rho: float) -> ClauseEvent:
-        clause, state = self.clauses[i], self._state[i]
+        clause, state, values = self.clauses[i], self._state[i], frame.values
         return ClauseEvent(
             kind,
             clause,
@@ -330,7 +332,7 @@ class SignalMonitor:
             state.peak,
             clause.depth(state.peak),
             frame.stamp_ns - state.since_ns,
-            {name: frame[name] for name in self._inputs[i]},
+            {name: values.item(column) for name, column in self._inputs[i]},
         )
 
     def exits(self) -> tuple[ClauseEvent, ...]:
@@ -446,10 +448,10 @@ class EpisodeMonitor:
         """Frames with a repeated, backward or zero stamp."""
         return self._refused + (self._monitor.refused if self._monitor else 0)
 
-    def update(self, frame: RawFrame, on_events: OnEvents | None = None) -> Update | None:
+    def update(self, frame: RawFrame, on_event: OnEvent | None = None) -> Update | None:
         """Judge one frame; None (and counted) when its stamp is zero or does not go forward.
 
-        ``on_events`` as for :meth:`SignalMonitor.update`.
+        ``on_event`` as for :meth:`SignalMonitor.update`.
         """
         if frame.stamp_ns <= self.last_ns:
             self._refused += 1
@@ -462,7 +464,7 @@ class EpisodeMonitor:
             self._latecomers = watch_latecomers(self.info, self.config, have)
         elif self._latecomers is not None:
             self._latecomers.look(frame)
-        update = self._monitor.update(self._deriver.derive(frame), on_events)
+        update = self._monitor.update(self._deriver.derive(frame), on_event)
         if update is not None and update.state in ("ok", "warn") and self.not_judged:
             return replace(update, state="unknown", reasons=self.not_judged)
         return update

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -385,7 +385,7 @@ class SafetyMonitor(LifecycleNode):
         self._last_frame_wall = time.monotonic()
         if self.values.frame_delay_ms:
             time.sleep(self.values.frame_delay_ms / 1e3)
-        update = tracker.frame(frame, self._publish_events)
+        update = tracker.frame(frame, self._publish_event)
         if update is None or tracker.monitor is None:
             return
         episode_id = tracker.monitor.info.episode_id
@@ -402,11 +402,10 @@ class SafetyMonitor(LifecycleNode):
         for event in update.events:
             warn(self, outputs.violation_text(event))
 
-    def _publish_events(self, events: Sequence[ClauseEvent]) -> None:
+    def _publish_event(self, event: ClauseEvent) -> None:
         """Before everything else that a frame comes to."""
         assert self.tracker is not None and self.tracker.info is not None
-        for event in events:
-            self._violations.publish(outputs.violation(event, self.tracker.info.episode_id))
+        self._violations.publish(outputs.violation(event, self.tracker.info.episode_id))
 
     def _say_what_is_off(self, inactive: Mapping[str, str]) -> None:
         """Clauses that a missing capability switches off, once for each set of them."""

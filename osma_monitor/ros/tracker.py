@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord
-from osma_monitor.core.monitor import ClauseEvent, EpisodeMonitor, MonitorConfig, OnEvents, SignalMonitor, Update
+from osma_monitor.core.monitor import ClauseEvent, EpisodeMonitor, MonitorConfig, OnEvent, SignalMonitor, Update
 from osma_monitor.core.segmenter import Begin, End
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.configuration import keep_library
@@ -141,12 +141,12 @@ class EpisodeTracker:
         if begin.info.episode_id in self._recovered:
             self._notes.append("the monitor was restarted while this episode ran; what came before is another record")
 
-    def frame(self, frame: RawFrame, on_events: OnEvents | None = None) -> Update | None:
+    def frame(self, frame: RawFrame, on_event: OnEvent | None = None) -> Update | None:
         """Judge one frame; None when its stamp does not go forward or no episode runs.
 
-        ``on_events`` is given what begins and ends with it, before the rest of the update is worked out.
+        ``on_event`` is given each event of it as soon as it is known, before the rest of the update is worked out.
         """
-        return None if self.monitor is None else self.monitor.update(frame, on_events)
+        return None if self.monitor is None else self.monitor.update(frame, on_event)
 
     def log(self, update: Update) -> None:
         """Log what was judged. Apart from :meth:`frame`, so that verdicts leave before the disk is touched."""
