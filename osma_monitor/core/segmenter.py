@@ -47,6 +47,9 @@ class Segmenter(Protocol):
 
     counts: Counter[str]
 
+    @property
+    def running(self) -> bool: ...
+
     def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]: ...
 
     def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]: ...

@@ -214,6 +214,7 @@ class FrameReceiver:
         self._declared: tuple[str, ...] = ()  #: what the latest START said
         self._repeat_topic = ""
         self._session = ""
+        self._latest_start: Begin | None = None  #: whose END has not come
         self._waiting: deque[tuple[str, str, int, Any]] = deque(maxlen=self.config.max_waiting)
         self._inputs = {i.topic: i for i in self.config.inputs}
         self._subscriptions: dict[str, Any] = {}
@@ -362,6 +363,8 @@ class FrameReceiver:
             # the assembler has made sure that it is no single late message
             self.refuse("clock", "set back", f"from {self.last_stamp_ns} to {frame.stamp_ns} ns")
             self._new_segmenter("the clock was set back")
+            if self._latest_start is not None and self._latest_start.stamp_ns <= frame.stamp_ns:
+                self._give(self.segmenter.event(self._latest_start, now))  # a loop whose START came before its frames
         self.frames += 1
         self.last_stamp_ns = frame.stamp_ns
         self._give(self.segmenter.push(frame, now))
@@ -406,6 +409,11 @@ class FrameReceiver:
             if self._session:
                 self.restart("the source was restarted")
             self._session = session
+        elif session is not None and not self.segmenter.running and begin.stamp_ns < self.last_stamp_ns - SECOND:
+            # no repetition of a START comes after its END: this is a recording that is played again
+            self.refuse("clock", "set back", f"{begin.info.episode_id!r} begins at {begin.stamp_ns} ns again")
+            self.restart("the clock was set back")
+        self._latest_start = begin
         sources = begin.info.sources or self.config.sources
         if self.config.assembly is None and (self.assembler is None or tuple(sources) != self._declared):
             self._configure(tuple(sources))
@@ -413,6 +421,7 @@ class FrameReceiver:
 
     def end(self, end: End) -> None:
         """An episode ends."""
+        self._latest_start = None
         now = self.now_ns()
         self._promised = (now + self.config.end_timeout_ns, end.stamp_ns)
         self._give(self.segmenter.event(end, now))
