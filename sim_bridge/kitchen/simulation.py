@@ -118,10 +118,18 @@ class KitchenSimulation:
         """A simulation in which the episode of ``info`` runs the same: its options, unless ``options`` say otherwise.
 
         Reset with the episode's task and seed it starts at the same state, and equal actions lead to equal states.
+        UserError for an attribute ``simulation`` that holds no such options.
         """
-        said = json.loads(info.attributes.get("simulation", "{}"))
-        jitter = said.pop("jitter", None)
-        return cls(**{**said, "jitter": None if jitter is None else StartJitter(**jitter), **options})
+        from sim_bridge.hosts import checked_options  # hosts know the kitchen, not the other way round
+
+        text = info.attributes.get("simulation", "{}")
+        try:
+            said = json.loads(text)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise UserError(f"{info.episode_id}: the attribute simulation is {text[:80]!r}, expected a JSON object")
+        return cls(**{**checked_options("kitchen", cls, said), **options})
 
     @property
     def control_period_ns(self) -> int:

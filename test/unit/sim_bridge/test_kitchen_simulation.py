@@ -16,7 +16,7 @@ from osma_monitor.core.signals.raw import CONTACT_YES, PARTS, same
 from sim_bridge.kitchen import scene
 from sim_bridge.kitchen.simulation import KitchenSimulation, StartJitter
 from sim_bridge.kitchen.tasks import ROUTES, parse_task, tasks
-from sim_bridge.policies.navigation import ShortestPath, TierTable
+from sim_bridge.policies.navigation import ReversedTierTable, ShortestPath, TierTable
 from sim_bridge.rollout import drive
 from sim_bridge.simulation import FIRST_STAMP_NS, STOP, Action, Simulation
 
@@ -158,6 +158,24 @@ def test_a_simulation_of_an_episode_runs_it_the_same():
     plain = KitchenSimulation()
     plain.reset(TASK, 0)
     assert plain.info().attributes["simulation"] == "{}" and KitchenSimulation.of(plain.info()).reset(TASK, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("[]", "expected a JSON object"),
+        ("{", "expected a JSON object"),
+        ('{"wings": 2}', "no option 'wings'"),
+        ('{"max_steps": "many"}', "max_steps.*'many'"),
+        ('{"jitter": {"position": -1}}', "position is -1"),
+        ('{"style": "baroque"}', "baroque"),
+    ],
+)
+def test_an_info_that_says_nonsense_about_its_simulation_is_refused(said, message):
+    simulation = KitchenSimulation()
+    simulation.reset(TASK, 0)
+    with pytest.raises(UserError, match=message):
+        KitchenSimulation.of(simulation.info().with_attributes({"simulation": said}))
 
 
 def test_a_simulation_follows_frames():
@@ -328,6 +346,16 @@ def test_with_identical_shapes_the_tier_table_still_shows():
     wanted = tasks([0], ["B"], ["dog", "baby", "vase", "wine", "bag", "cushion"])
     result, drives = ssi_of(KitchenSimulation(identical_shapes=True), TierTable(), wanted)
     assert len(drives) == 3 and result.ssi == 1.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("policy", "sign"), [(TierTable, 1), (ReversedTierTable, -1)])
+def test_the_mean_features_show_the_tier_table_in_both_directions(policy, sign):
+    """With the real shapes, on the seven cells of a layout."""
+    result, _ = ssi_of(KitchenSimulation(), policy(), tasks([1]))
+    for name in ("mu_v", "mu_a", "mu_j"):
+        assert sign * result.tau[name] > 0.8, name
+    assert sign * result.ssi > 0.8 and set(result.cells.values()) == {7}
 
 
 @pytest.mark.long

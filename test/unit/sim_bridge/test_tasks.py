@@ -76,6 +76,18 @@ def test_placement(task_id):
     assert task.obstacle_pose[2] == (0.43 if task_id.endswith("wine") else 0.0)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_whoever_arrives_faces_the_fixture_the_person_or_the_door(layout):
+    """A goal's heading is the direction to the nearest point of its box (a door panel's normal), or to the person."""
+    for name, fixture in load_layout(layout).fixtures.items():
+        x, y, yaw = fixture.approach.x, fixture.approach.y, fixture.approach.yaw
+        if fixture.at is not None:
+            to = fixture.at
+        else:
+            to = tuple(min(max(v, low), high) for v, (low, high) in ((x, fixture.box.x), (y, fixture.box.y)))
+        assert math.cos(math.atan2(to[1] - y, to[0] - x) - yaw) > 0.999, name
+
+
 def test_all_obstacles_of_a_cell_share_the_spot():
     for layout in LAYOUTS:
         for route in ROUTES:

@@ -283,6 +283,14 @@ def test_interval_of_seeds_draws_the_same_cells_in_all_of_them():
     assert low <= (one.ssi + two.ssi) / 2 <= high
 
 
+@given(tables)
+def test_swapping_the_tiers_mirrors_the_interval(data):
+    swapped = ssi.semantic_sensitivity_index({**data, "tier": [swap[t] for t in data["tier"]]})
+    low, high = ssi.bootstrap_interval(ssi.semantic_sensitivity_index(data), resamples=500)
+    assert ssi.bootstrap_interval(swapped, resamples=500) == pytest.approx((-high, -low), abs=1e-12, nan_ok=True)
+    assert math.isnan(low) or -1.0 <= low <= high <= 1.0
+
+
 def test_interval_of_every_feature():
     data = random_table(5, cells=14, holes=0.2)
     result = ssi.semantic_sensitivity_index(data)
