@@ -70,16 +70,24 @@ def info(number: int) -> EpisodeInfo:
 
 def check(folder: Path, steps: int, sizes: list[float]) -> dict[str, Any]:
     """Every file read back; drift in counts is an error."""
-    records = list(read_episodes(folder))
-    total = sum(len(r.stamps_ns) for r in records)
-    refused = sum(r.refused for r in records)
+    total = refused = episodes = cut = 0
+    for record in read_episodes(folder):
+        episodes += 1
+        total += len(record.stamps_ns)
+        refused += record.refused
+        cut += record.partial or not record.complete
+        wrong = [c.clause for c in record.clauses if c.unknown_samples]
+        if wrong:
+            raise SystemExit(f"soak: {record.info.episode_id}: unknown samples of {', '.join(wrong)}")
     parts = list(folder.glob("*.part"))
-    if total != steps or refused or parts or any(r.partial or not r.complete for r in records):
-        raise SystemExit(f"soak: {total} of {steps} steps stored, {refused} refused, {len(parts)} streams left")
+    if total != steps or refused or parts or cut:
+        raise SystemExit(
+            f"soak: {total} of {steps} steps stored, {refused} refused, {cut} episodes cut, {len(parts)} streams left"
+        )
     growth = max(sizes[1:], default=sizes[0]) - sizes[0]
     return {
         "robot_hours": round(steps * PERIOD_NS / 3.6e12, 3),
-        "episodes": len(records),
+        "episodes": episodes,
         "memory_mb": round(sizes[0], 1),
         "growth_mb": round(growth, 1),
     }

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
-from osma_monitor.core.monitor import EpisodeMonitor, rescore
+from osma_monitor.core.monitor import SATISFIED, VIOLATED, EpisodeMonitor, rescore
+from osma_monitor.core.prediction import TrendPredictor
 from osma_monitor.core.signals.raw import (
     ENVIRONMENT,
     NO_CONTACTS,
@@ -60,6 +61,29 @@ def run(frames, info=INFO, config=CONFIG, outcome=None, **options):
 
 def clause(record, name):
     return next(c for c in record.clauses if c.clause == name)
+
+
+def test_events_are_given_before_the_rest_of_the_update_is_worked_out(monkeypatch):
+    order = []
+    predict = TrendPredictor.update
+    monkeypatch.setattr(TrendPredictor, "update", lambda *a: order.append("forecast") or predict(*a))
+    monitor = EpisodeMonitor(INFO, CONFIG)
+    for k in range(40):
+        order.clear()
+        update = monitor.update(frame(k, force=300.0 if k in (30, 31) else 0.0), order.append)
+        assert order == [*update.events, "forecast"]
+        assert bool(update.events) == (k in (30, 32))
+
+
+def test_an_update_keeps_what_it_said_when_later_frames_say_more():
+    monitor = EpisodeMonitor(INFO, CONFIG)
+    updates = [monitor.update(frame(k, force=300.0 if k == 30 else 0.0)) for k in range(60)]
+    at = [c.id for c in monitor.clauses].index("max_contact_force_under_200N")
+    before, after = updates[29].clauses, updates[31].clauses
+    assert (before.first_violation_ns[at], after.first_violation_ns[at]) == (-1, updates[30].stamp_ns)
+    assert (before.status_episode[at], after.status_episode[at]) == (SATISFIED, VIOLATED)
+    assert (before.rho_episode[at], after.rho_episode[at]) == (200.0, -100.0)
+    assert after.status[at] == SATISFIED
 
 
 def test_a_violation_is_said_at_its_step_and_stays_in_the_record():

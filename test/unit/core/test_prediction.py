@@ -50,3 +50,29 @@ def test_only_the_window_counts_on_irregular_stamps():
 
 def test_a_far_violation_does_not_warn():
     assert not run([10.0 - 0.01 * k for k in range(10)], horizon=1.0)[-1].warn[0]
+
+
+def test_what_never_changes_does_not_fall():
+    """A mean that rounds makes no trend of a constant, however long the window has moved."""
+    out = run([0.1] * 200, dt=0.01)
+    assert all(np.isnan(p.time_to_violation[0]) and not p.warn[0] for p in out)
+
+
+def test_an_unknown_sample_is_forgotten_with_its_window():
+    rho = [1.0 - 0.02 * k for k in range(40)]
+    rho[10] = np.nan
+    out = run(rho, dt=0.05)
+    assert all(np.isnan(p.time_to_violation[0]) for p in out[10:20])
+    assert out[25].time_to_violation[0] == pytest.approx(0.5 / 0.4, rel=1e-6)
+
+
+def test_the_fit_is_that_of_a_library():
+    rng = np.random.default_rng(3)
+    y = 1.0 - 0.01 * np.arange(200) + rng.normal(0, 0.01, 200)
+    out = run(y, dt=0.013)
+    for k in (40, 111, 150):
+        n = min(k + 1, 32, int(0.5 / 0.013) + 1)
+        t, window = -0.013 * np.arange(n)[::-1], y[k - n + 1 : k + 1]
+        slope, level = np.polyfit(t, window, 1)
+        expected = -level / slope if level > 0 > slope and y[k] >= 0 else 0.0 if y[k] < 0 else np.nan
+        assert out[k].time_to_violation[0] == pytest.approx(expected, rel=1e-6, nan_ok=True)
