@@ -20,12 +20,10 @@ from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import Library
 from osma_monitor.io.configuration import clause_library, kept_libraries, monitor_config
-from osma_monitor.io.dataset import read_table
 from osma_monitor.io.partitions import score_on_cluster
 from osma_monitor.io.plans import planned
-from osma_monitor.io.scoring import DatasetScores
+from osma_monitor.io.scoring import DatasetScores, policies
 from osma_monitor.io.sources import Findings, expand, kind_of, open_sources
-from osma_monitor.io.store import read_episodes
 from osma_monitor.report import build
 from osma_monitor.report.model import Report
 from osma_monitor.report.stored import collect_stored, together
@@ -170,7 +168,7 @@ def _labels(paths: Sequence[Path]) -> dict[Path, str]:
     stored = [p for p in paths if len(paths) > 1 and _is_stored(p)]
     seen: dict[str, Path] = {}
     for path in stored:
-        for policy in _policies(path):
+        for policy in policies(path):
             if seen.setdefault(policy, path) != path:
                 names = [p.resolve().stem for p in stored]
                 if len(set(names)) == len(names):
@@ -184,15 +182,6 @@ def _is_stored(path: Path) -> bool:
         return kind_of(path) in ("run", "episode", "dataset")
     except UserError:
         return False  # said when it is read
-
-
-def _policies(path: Path) -> set[str]:
-    try:
-        if kind_of(path) == "dataset":
-            return set(read_table(path, "episodes", ["policy"])["policy"].to_pylist())
-        return {record.info.policy for record in read_episodes(path)}
-    except UserError:
-        return set()  # said when it is read
 
 
 def make_report(

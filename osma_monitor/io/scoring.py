@@ -6,6 +6,7 @@ A `ScoreTable` needs few of the columns; the steps of the signals are read when 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeRecord
@@ -24,7 +26,8 @@ from osma_monitor.core.metrics.statistics import Each
 from osma_monitor.core.metrics.stored import table_from_rows
 from osma_monitor.io import corrections, dataset
 from osma_monitor.io.errors import StoreError
-from osma_monitor.io.tables import record_from_head
+from osma_monitor.io.store import episode_files
+from osma_monitor.io.tables import RECORD_KEY, record_from_head
 
 CONTACT, OBSTACLE = "robot_contact_force", "obstacle_distance"
 _EPISODES = [
@@ -141,6 +144,19 @@ class DatasetScores:
     def _heads(self) -> Iterator[str]:
         for part in range(dataset.part_count(self.path)):
             yield from dataset.read_table(self.path, "episodes", ["record"], part=part)["record"].to_pylist()
+
+
+def policies(path: Path | str) -> set[str]:
+    """Policies of a data set, run folder or episode file, without its steps; files that can't be read say nothing."""
+    if dataset.is_dataset(path):
+        with contextlib.suppress(StoreError):
+            return set(dataset.read_table(path, "episodes", ["policy"])["policy"].to_pylist())
+        return set()
+    found = set()
+    for file in episode_files(path):
+        with contextlib.suppress(OSError, pa.ArrowException, KeyError, ValueError, TypeError):
+            found.add(str(json.loads(pq.read_schema(file).metadata[RECORD_KEY])["info"]["policy"]))
+    return found
 
 
 # ---- columns of Arrow

@@ -61,9 +61,10 @@ def summarize(
 
     ``reference_paths`` maps a cell to (length in m, time in s); without it each episode's own reference counts.
     ``planned`` is the number of tasks that should have run: TSR and CFSR divide by it, so that a task that did not
-    run, or whose outcome or contact is not known, is no success. Without it they divide by the episodes whose outcome
-    (for CFSR: contact) is known. Contact rate always divides by the episodes whose contact is known: a task that
-    nobody saw did not pass without contact. NPL and NPT leave out robots that never moved.
+    run, or whose outcome or contact is not known, is no success; nor is a success of unknown contact in CFSR/TSR.
+    Without it they divide by the episodes whose outcome (for CFSR: contact) is known. Contact rate always divides by
+    the episodes whose contact is known: a task that nobody saw did not pass without contact. NPL and NPT leave out
+    robots that never moved.
 
     Raises ValueError when ``planned`` is less than the episodes given.
     """
@@ -80,6 +81,7 @@ def summarize(
     touching = [e for e in contact_known if e.contact_steps]
     free_n = sum(e.contact_steps is not None for e in decided) if planned is None else planned
     contact_n = len(contact_known)
+    ratio_n = successes - free_unknown if planned is None else successes
 
     moving = [e for e in scored if e.moved]
     references = [_reference(e, reference_paths) for e in moving]
@@ -93,7 +95,7 @@ def summarize(
     intervals = {
         "tsr": _wilson(successes, n, confidence),
         "cfsr": _wilson(free, free_n, confidence),
-        "cfsr_over_tsr": _wilson(free, successes - free_unknown, confidence),
+        "cfsr_over_tsr": _wilson(free, ratio_n, confidence),
         "contact_rate": _wilson(len(touching), contact_n, confidence),
         **{
             name: cluster_mean_interval(column, cells, confidence=confidence)
@@ -104,7 +106,7 @@ def summarize(
         n=n,
         tsr=_ratio(successes, n),
         cfsr=_ratio(free, free_n),
-        cfsr_over_tsr=_ratio(free, successes - free_unknown),
+        cfsr_over_tsr=_ratio(free, ratio_n),
         npl=means["npl"],
         npt=means["npt"],
         collision_steps=means["collision_steps"],
@@ -123,7 +125,7 @@ def summarize(
         counts={
             "tsr": n,
             "cfsr": free_n,
-            "cfsr_over_tsr": successes - free_unknown,
+            "cfsr_over_tsr": ratio_n,
             "contact_rate": contact_n,
             **{name: len(column) for name, (column, _) in values.items()},
         },

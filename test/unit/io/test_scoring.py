@@ -17,7 +17,7 @@ from osma_monitor.core.metrics.scores import ScoreTable, as_table, concatenate, 
 from osma_monitor.core.signals.raw import same
 from osma_monitor.io import corrections, dataset, store
 from osma_monitor.io.errors import StoreError
-from osma_monitor.io.scoring import DatasetScores
+from osma_monitor.io.scoring import DatasetScores, policies
 
 from .io_examples import make_record
 
@@ -123,6 +123,15 @@ def test_a_label_stands_behind_the_policies(folder: Path) -> None:
     assert list(found.table.column("policy")) == [f"{p} (mine)" for p in plain.table.column("policy")]
     [record] = found.records([2], ["base_x"])
     assert record.info.policy == found.table.column("policy")[2]
+
+
+def test_policies_are_read_without_steps(folder: Path, tmp_path: Path) -> None:
+    expected = {record.info.policy for record in RECORDS[:8]}
+    assert policies(folder / "first") == policies(folder / "first_run") == expected
+    [one, *_] = sorted((folder / "first_run").glob("*.parquet"))
+    assert len(policies(one)) == 1
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    assert policies(tmp_path) == set()
 
 
 def test_a_correction_counts(folder: Path) -> None:

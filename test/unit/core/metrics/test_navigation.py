@@ -82,7 +82,7 @@ def test_with_a_plan_an_unknown_outcome_or_contact_raises_no_rate():
     ]
     s = navigation.summarize([*known, *lost], planned=6)
     assert (s.n, s.n_unknown, s.n_aborted) == (6, 3, 1)
-    assert (s.tsr, s.cfsr) == (2 / 6, 1 / 6)
+    assert (s.tsr, s.cfsr, s.cfsr_over_tsr) == (2 / 6, 1 / 6, 1 / 2)
     # nobody saw c, d, e and the sixth pass without contact
     assert (s.contact_rate, s.counts["contact_rate"]) == (0.5, 2)
 
