@@ -20,6 +20,7 @@ from osma_monitor.core.stl.errors import TraceError, UnknownSignalError
 from osma_monitor.core.stl.graph import GATE_THRESHOLD, Reduction, build_graph, reduction_of
 from osma_monitor.core.stl.offline import Timeline, as_column, as_formula, evaluate_graph, unknown_signal
 from osma_monitor.core.stl.online import Library
+from osma_monitor.core.stl.onset import can_tell, first_violated
 from osma_monitor.core.stl.syntax import Formula
 from osma_monitor.core.stl.tracks import Array, Track
 
@@ -179,15 +180,30 @@ class _Batch:
                 node = self.graph.nodes[root]
                 body = node.args[0] if node.op == "always" and node.window is None else root
                 if self.graph.nodes[body].future:
-                    for episode in range(begin, end):
-                        if upper[episode, clause] < 0:
-                            found[episode, clause] = self._replay(clause, episode)
+                    self._look_ahead(found, upper, clause, block, range(begin, end))
                 elif not node.future or (upper[begin:end, clause] < 0).any():
                     found[block.rows, clause] = block.first_below(clause, body)
         return found
 
+    def _look_ahead(
+        self, found: NDArray[np.int64], upper: Array, clause: int, block: _Block, episodes: Sequence[int]
+    ) -> None:
+        """Clauses that look ahead in other ways than one ``always``, in the episodes of one block."""
+        broken = [e for e in episodes if upper[e, clause] < 0]
+        if not broken:
+            return
+        if can_tell(self.graph, self.graph.roots[clause]):
+            found[block.rows, clause] = block.first_decided(clause)
+        for episode in broken:
+            if found[episode, clause] >= 0:
+                continue
+            if can_tell(self.graph, self.graph.roots[clause]):
+                found[episode, clause] = self.offsets[episode + 1] - self.offsets[episode] - 1
+            else:
+                found[episode, clause] = self._replay(clause, episode)
+
     def _replay(self, clause: int, episode: int) -> int:
-        """The online monitor on one episode, for clauses that look ahead in other ways than one ``always``."""
+        """The online monitor on one episode, for arithmetic and comparisons over terms that look ahead."""
         begin, end = int(self.offsets[episode]), int(self.offsets[episode + 1])
         library = Library(self.graph.formulas[clause], gate_signals=self.graph.gates)
         own = [self.graph.signals.index(name) for name in library.signals]
@@ -275,9 +291,8 @@ class _Block:
         node = graph.nodes[root]
         over = node.op in ("always", "eventually") and node.window is None
         target = node.args[0] if over else root
-        columns = [self.known(s) if s in graph.reads[clause] else self.column(s)[:0] for s in range(len(graph.signals))]
         left = graph.antecedents[clause]
-        found = evaluate_graph(graph, self.timeline, columns, True, {target, *left})
+        found = evaluate_graph(graph, self.timeline, self.known_columns(clause), True, {target, *left})
         if over:
             judged = self.over_episodes(found[target], node.op == "always")
         else:
@@ -303,6 +318,18 @@ class _Block:
         unknown = np.logical_or.reduce([~np.isfinite(self.column(s)) for s in reads])
         return self.fold(np.add, unknown.astype(np.int64))
 
+    def first_decided(self, clause: int) -> NDArray[np.int64]:
+        """First sample of each episode at which the open trace violates a clause judged at its first, -1 for none."""
+        graph = self.batch.graph
+        times = first_violated(graph, graph.roots[clause], self.timeline, self.known_columns(clause))
+        begins = self.offsets[:-1]
+        return np.where(np.isfinite(times[begins]), times[begins] - begins, -1).astype(np.int64)
+
+    def known_columns(self, clause: int) -> list[Array]:
+        """The signals that the clause reads, NaN where unknown; the others empty."""
+        graph = self.batch.graph
+        return [self.known(s) if s in graph.reads[clause] else self.column(s)[:0] for s in range(len(graph.signals))]
+
     def first_below(self, clause: int, body: int) -> NDArray[np.int64]:
         """First sample of each episode at which the body is violated, -1 for none."""
         graph = self.batch.graph
@@ -313,10 +340,7 @@ class _Block:
             if reduction.gate is not None:
                 broken &= self.column(reduction.gate) > GATE_THRESHOLD
         else:
-            columns = [
-                self.known(s) if s in graph.reads[clause] else self.column(s)[:0] for s in range(len(graph.signals))
-            ]
-            broken = evaluate_graph(graph, self.timeline, columns, True, {body})[body].upper < 0
+            broken = evaluate_graph(graph, self.timeline, self.known_columns(clause), True, {body})[body].upper < 0
         places = np.append(np.flatnonzero(broken), self.last)
         place = places[np.searchsorted(places, self.offsets[:-1])]
         return np.where(place < self.offsets[1:], place - self.offsets[:-1], -1)

@@ -110,3 +110,43 @@ def traces(draw, unknown=True, regular=False, least=1, most=12):
         for name in SIGNALS
     }
     return stamps, columns
+
+
+WIDE_WINDOWS = st.sampled_from(["[0,0]", "[0,1]", "[0,2]", "[1,2]", "[2,5]", "[1,1]", "[0,7]", "[0.5,3]"])
+LEAVES = st.sampled_from(
+    [
+        "(x > 0)", "(y > 0)", "(x < 1)", "g", "(g > 0.5)", "(x == 1)", "(x - y > 0)", "(1 / x > 0)", "rise(x > 0)",
+        "prev(y > 0)", "once[0,2](x > 0.5)", "historically[0,1](y < 1)", "historically(y < 3)", "((x > 0) since g)",
+        "(x > 1 or g)",
+    ]
+)  # fmt: skip
+
+
+@st.composite
+def ahead_inside(draw, unbounded=True):
+    """A formula with one operator that looks ahead, over parts that do not."""
+    window = draw(st.sampled_from(["", ""]) | WIDE_WINDOWS | WIDE_WINDOWS) if unbounded else draw(WIDE_WINDOWS)
+    shape = draw(st.sampled_from(["eventually{w}({a})", "always{w}({a})", "(({a}) until{w} ({b}))"]))
+    text = shape.format(w=window, a=draw(LEAVES), b=draw(LEAVES))
+    for _ in range(draw(st.integers(0, 3))):
+        around = draw(
+            st.sampled_from(
+                ["(({a}) -> ({b}))", "(({b}) -> ({a}))", "(({a}) and ({b}))", "(({b}) or ({a}))", "(not ({b}))"]
+            )
+        )
+        text = around.format(a=draw(LEAVES), b=text)
+    return text
+
+
+@st.composite
+def one_inside_another(draw, unbounded=True):
+    """Clauses with an operator that looks ahead right inside another temporal operator."""
+
+    def outer():
+        op = draw(st.sampled_from(["always", "always", "eventually", "historically", "once"]))
+        windows = st.sampled_from(["", "", "[0,12]", "[3,9]"]) | WIDE_WINDOWS
+        window = draw(windows) if op in ("always", "eventually") else ""
+        return f"({op}{window}({draw(ahead_inside(unbounded))}))"
+
+    joined = draw(st.sampled_from(["{}", "{}", "{}", "(not {})", "({} and {})", "({} -> {})", "({} xor {})"]))
+    return joined.format(*(outer() for _ in range(joined.count("{}"))))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stl_strategies import GATES, SIGNALS, comparisons, examples, formulas, terms, traces
+from stl_strategies import GATES, SIGNALS, comparisons, examples, formulas, one_inside_another, terms, traces
 
 from osma_monitor.core import stl
 
@@ -70,6 +70,20 @@ def test_the_common_shapes_with_everything_known(episodes):
 )
 def test_any_clause_equals_the_online_library(texts, episodes):
     check(texts, episodes)
+
+
+@examples(0.6)
+@given(st.lists(one_inside_another(), min_size=1, max_size=2), st.lists(traces(most=9), min_size=1, max_size=4))
+def test_operators_that_look_ahead_inside_others_equal_the_online_library(texts, episodes):
+    check(texts, episodes)
+
+
+@examples(0.6)
+@given(formulas(comparisons(terms(temporal=False)), max_leaves=8), st.lists(traces(most=9), min_size=1, max_size=4))
+def test_first_violations_are_found_without_a_monitor(text, episodes):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("osma_monitor.core.stl.batch._Batch._replay", None)
+        check([text], episodes)
 
 
 @examples(0.5)
