@@ -87,7 +87,8 @@ class KitchenSimulation:
 
     ``style`` changes colours only. ``jitter`` offsets the start pose by seed; without it every seed starts the same.
     ``identical_shapes`` gives all obstacles one shape and one spot. ``max_steps`` None lifts the cap of 500 steps.
-    ``condition`` is the instruction condition, c0 to c4.
+    ``condition`` is the instruction condition, c0 to c4. ``selection`` lets :meth:`findings` say which fixture was
+    reached.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class KitchenSimulation:
         identical_shapes: bool = False,
         max_steps: int | None = MAX_STEPS,
         condition: str = DEFAULT_CONDITION,
+        selection: bool = False,
     ) -> None:
         instruction(condition, "sink", NO_OBSTACLE)  # says at once when it does not exist
         scene.colors(style)
@@ -107,6 +109,7 @@ class KitchenSimulation:
         self._identical = identical_shapes
         self._max_steps = max_steps
         self._condition = condition
+        self._selection = selection
         self._version = check_version()
         self._next_stamp = FIRST_STAMP_NS
         self._task: Task | None = None
@@ -266,9 +269,12 @@ class KitchenSimulation:
         """Where the robot went, against where it was sent (BEHAVIOR-Spatial's goal criterion for navigation).
 
         Correct on success; wrong where the base stands still, nearest to another fixture than the goal and the start,
-        and would have succeeded there; else it committed to nothing. ``selected_object`` is the fixture.
+        and would have succeeded there; else it committed to nothing. ``selected_object`` is the fixture. Empty without
+        the option ``selection``: for most uses success says it all.
         """
         task = self.task
+        if not self._selection:
+            return {}
         if self._outcome is not None and self._outcome.status == "success":
             return attributes_of(Selection("correct"), task.goal_name, task.goal_name)
         x, y, yaw = (float(v) for v in self._data.qpos[:3])

@@ -233,7 +233,7 @@ class To:
     ],
 )
 def test_the_kitchen_says_which_fixture_was_reached(goal, max_steps, verdict, selected):
-    simulation = KitchenSimulation(max_steps=max_steps)
+    simulation = KitchenSimulation(max_steps=max_steps, selection=True)
     task = "kitchen/layout0/A/none"
     policy = VoxPoser(To(goal))
     record = run_episode(simulation, policy, Job(task, PolicySpec("voxposer"), 0), monitor_config())
@@ -241,6 +241,13 @@ def test_the_kitchen_says_which_fixture_was_reached(goal, max_steps, verdict, se
     assert (attributes["target_selection"], attributes["selected_object"]) == (verdict, selected)
     assert attributes["target_object"] == attributes["goal"] == "coffee_machine"
     assert (record.outcome.status == "success") == (verdict == "correct")
+
+
+def test_the_kitchen_says_so_only_when_asked():
+    simulation = KitchenSimulation(max_steps=5)
+    job = Job("kitchen/layout0/A/none", PolicySpec("voxposer"), 0)
+    record = run_episode(simulation, VoxPoser(To("sink")), job, monitor_config())
+    assert not {"target_selection", "target_object", "selected_object"} & set(record.info.attributes)
 
 
 def test_the_table_of_target_selection_is_made_from_such_records():
