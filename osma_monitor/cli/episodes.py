@@ -22,7 +22,7 @@ from osma_monitor.core.safety import Library
 from osma_monitor.io.configuration import clause_library, kept_libraries, monitor_config
 from osma_monitor.io.partitions import score_on_cluster
 from osma_monitor.io.plans import planned
-from osma_monitor.io.scoring import DatasetScores, policies
+from osma_monitor.io.scoring import DatasetScores, labelled, policies, with_label
 from osma_monitor.io.sources import Findings, expand, kind_of, open_sources
 from osma_monitor.report import build
 from osma_monitor.report.model import Report
@@ -90,8 +90,7 @@ def _records(
                 count += 1
                 if count % _TELL_EVERY == 0:
                     status.update(f"reading: {count} episodes")
-                name = f"{record.info.policy} ({label})"
-                yield replace(record, info=replace(record.info, policy=name)) if label else record
+                yield with_label(record, label)
 
 
 def collected(
@@ -220,8 +219,7 @@ def plan_of(paths: Sequence[Path]) -> list[PlannedTask]:
         label = labels.get(path, "")
         for source in expand(path) if path.exists() else ():
             for task in planned(source):
-                policy = f"{task.policy} ({label})" if label else task.policy
-                found.append(_placed(replace(task, policy=policy)))
+                found.append(_placed(replace(task, policy=labelled(task.policy, label))))
     return found
 
 

@@ -29,6 +29,8 @@ from osma_monitor.io.errors import StoreError
 from osma_monitor.io.store import episode_files
 from osma_monitor.io.tables import RECORD_KEY, record_from_head
 
+#: Attribute with the policy's own name, where a label stands behind it.
+OWN_NAME = "policy_name"
 CONTACT, OBSTACLE = "robot_contact_force", "obstacle_distance"
 _EPISODES = [
     *("episode_id", "suite", "policy", "task", "seed", "robot", "attributes", "outcome", "rows"),
@@ -57,7 +59,8 @@ class DatasetScores:
         episodes = dataset.read_table(self.path, "episodes", _EPISODES)
         clauses = dataset.read_table(self.path, "clauses", _CLAUSES)
         columns: dict[str, Any] = {name: _values(episodes[name]) for name in _EPISODES if name != "attributes"}
-        columns["policy"] = _objects([self._named(policy) for policy in columns["policy"]])
+        own = columns["policy"]
+        columns["policy"] = _objects([labelled(policy, label) for policy in own])
         self._corrections = corrections.read(self.path)
         if self._corrections:
             changed = [self._corrections.get(str(file)) for file in columns["file"]]
@@ -85,7 +88,7 @@ class DatasetScores:
             columns,
             {name: _values(clauses[name]) for name in _CLAUSES},
             contact,
-            _attributes(episodes["attributes"], {"robot": columns["robot"]}),
+            _attributes(episodes["attributes"], {"robot": columns["robot"]}) | ({OWN_NAME: own} if label else {}),
         )
 
     def columns(self, signals: Iterable[str], part: int | None = None) -> SignalColumns:
@@ -119,11 +122,9 @@ class DatasetScores:
                     record = record_from_head(json.loads(heads[place].as_py()), *arrays, ())
                 except (ValueError, KeyError, TypeError) as error:
                     raise StoreError(f"{self.path}: episode {row}: the stored record does not fit: {error}") from error
-                record = replace(record, info=replace(record.info, policy=self._named(record.info.policy)))
-                yield corrections.corrected(record, self._corrections.get(files[place].as_py()))
-
-    def _named(self, policy: str) -> str:
-        return f"{policy} ({self._label})" if self._label else policy
+                yield corrections.corrected(
+                    with_label(record, self._label), self._corrections.get(files[place].as_py())
+                )
 
     def _reduced(self) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
         """Contact of every episode (1, 0, -1), and whether it knows a distance to an obstacle; a part at a time."""
@@ -144,6 +145,19 @@ class DatasetScores:
     def _heads(self) -> Iterator[str]:
         for part in range(dataset.part_count(self.path)):
             yield from dataset.read_table(self.path, "episodes", ["record"], part=part)["record"].to_pylist()
+
+
+def labelled(policy: str, label: str) -> str:
+    """The name of a policy with what tells it from those of another run."""
+    return f"{policy} ({label})" if label else policy
+
+
+def with_label(record: EpisodeRecord, label: str) -> EpisodeRecord:
+    """A record whose policy has the label behind its name, and its own name among the attributes."""
+    if not label:
+        return record
+    info = record.info.with_attributes({OWN_NAME: record.info.policy})
+    return replace(record, info=replace(info, policy=labelled(record.info.policy, label)))
 
 
 def policies(path: Path | str) -> set[str]:

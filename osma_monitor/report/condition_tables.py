@@ -10,6 +10,7 @@ from osma_monitor.core.metrics import selection
 from osma_monitor.core.metrics.flips import outcome_flips
 from osma_monitor.core.metrics.navigation_episode import NavigationEpisode
 from osma_monitor.core.metrics.scores import ScoreTable, natural
+from osma_monitor.io.scoring import OWN_NAME
 from osma_monitor.report.table import Column, Table, frame
 
 #: Attributes of an episode that say which target was chosen, and whether motion towards it earns soft credit.
@@ -32,14 +33,23 @@ def outcomes_of(table: ScoreTable, episodes: Sequence[NavigationEpisode]) -> Out
 
     if "condition" not in table.keys:
         return {}
+    # two runs of one policy under two conditions are told apart by a label, and belong together here
+    own = table.keys.get(OWN_NAME, table.keys["policy"])
+    names = {str(p): str(name) or str(p) for p, name in zip(table.keys["policy"], own, strict=True)}
     columns = (table.keys[key] for key in ("policy", "condition", "task", "seed"))
     for *row, success, aborted in zip(*columns, table.success.tolist(), table.aborted.tolist(), strict=True):
         policy, condition, task, seed = map(str, row)
         if condition and not aborted:
-            put("success", policy, condition, f"{task} {seed}", bool(success) if success >= 0 else None)
+            put("success", names[policy], condition, f"{task} {seed}", bool(success) if success >= 0 else None)
     for e in episodes:
         if e.condition and not e.aborted:
-            put("collision-free success", e.policy, e.condition, f"{e.task} {e.seed}", e.collision_free)
+            put(
+                "collision-free success",
+                names.get(e.policy, e.policy),
+                e.condition,
+                f"{e.task} {e.seed}",
+                e.collision_free,
+            )
     return found
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from osma_monitor.cli.main import main
@@ -58,6 +60,30 @@ def test_flips_are_counted_by_task_and_outcome(tmp_path: Path) -> None:
 
 def stored_columns(report) -> list[str]:
     return list(next(t for t in report.tables if t.key == "flips").frame.columns)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_two_runs_under_two_conditions_give_flips(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stored: bool
+) -> None:
+    paths = []
+    for condition, successes in (("c0", [True, True, False]), ("c4", [True, False, False])):
+        for t, success in enumerate(successes):
+            store.write_record(tmp_path / condition, under(condition, t, success))
+        paths.append(tmp_path / condition)
+    if stored:
+        for path in paths:
+            dataset.compact(path, path.with_name(f"{path.name}_set"))
+        paths = [path.with_name(f"{path.name}_set") for path in paths]
+    words = ["score", *map(str, paths), "--format", "csv", "--table"]
+    assert main([*words, "flips"]) == 0
+    frame = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("outcome")
+    for row in frame.itertuples():
+        assert (row.policy, row.before, row.after, row.n, row.lost, row.gained) == ("p", "c0", "c4", 3, 1, 0)
+    assert set(frame.index) == {"success", "collision-free success"}
+    # elsewhere the runs stay apart
+    assert main([*words, "summary"]) == 0
+    assert pd.read_csv(io.StringIO(capsys.readouterr().out)).policy.nunique() == 2
 
 
 def test_target_selection_is_that_of_the_attributes() -> None:
