@@ -43,6 +43,7 @@ def test_frames_contacts_and_initial_states():
         ]
         strongest = max([strongest, *pressed])
     assert simulation.outcome().reason == "timeout"
+    assert simulation.findings()["target_object"] == "akita_black_bowl_1"
     assert strongest > 50 and np.abs(frame.joints.effort).max() > 20
     first, other, again = (simulation.reset("libero_goal/1", seed).objects.position for seed in (3, 4, 3))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
@@ -50,4 +51,19 @@ def test_frames_contacts_and_initial_states():
         simulation.step(Action(joints=(0.0, 0.0)))
     with pytest.raises(UserError, match="libero_goal/9"):
         simulation.reset("libero_goal/99", 0)
+    simulation.close()
+
+
+@libero
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("towards", "verdict"), [("akita_black_bowl_1", "correct"), ("wine_bottle_1", "wrong")])
+def test_what_the_gripper_takes_first_is_the_target_or_another(towards, verdict):
+    simulation = make_simulation("libero", max_steps=120)
+    frame = simulation.reset("libero_goal/1", 0)
+    while simulation.outcome() is None and not simulation.findings()["selected_object"]:
+        gap = frame.objects.position[frame.objects.id.index(towards)] + np.array([0, 0, 0.02]) - frame.ee.position
+        frame = simulation.step(Action(joints=(*np.clip(8 * gap, -1, 1).tolist(), 0.0, 0.0, 0.0, -1.0)))
+    found = simulation.findings()
+    assert (found["target_selection"], found["selected_object"]) == (verdict, towards)
     simulation.close()
