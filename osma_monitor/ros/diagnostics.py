@@ -128,8 +128,19 @@ def episode_log(folder: str, error: str, counts: Mapping[str, int], free_bytes: 
     return concern
 
 
-def verdict(latch: StateLatch, fault: str, info: EpisodeInfo | None, monitor: EpisodeMonitor | None) -> Concern:
-    """The safety state, the running episode, and the clauses that a missing capability switches off."""
+def verdict(
+    latch: StateLatch,
+    fault: str,
+    info: EpisodeInfo | None,
+    monitor: EpisodeMonitor | None,
+    unknown: Mapping[str, int] | None = None,
+    unknown_before: Mapping[str, int] | None = None,
+) -> Concern:
+    """The safety state, the running episode, clauses that a missing capability switches off, and what was not known.
+
+    ``unknown`` counts frames by what was not known in them; what is fresh since the last report is a warning, even
+    when it has passed by now.
+    """
     concern = Concern("verdict", values={"state": latch.state, "latched": latch.latched})
     if fault:
         concern.raise_to(ERROR, fault)
@@ -137,6 +148,11 @@ def verdict(latch: StateLatch, fault: str, info: EpisodeInfo | None, monitor: Ep
         concern.raise_to(ERROR, f"violated: {', '.join(latch.reasons)}")
     elif latch.state == "warn" or (latch.state == "unknown" and info is not None):
         concern.raise_to(WARN, f"{latch.state}: {', '.join(latch.reasons)}")
+    for what, count in sorted((unknown or {}).items()):
+        concern.values[what] = f"{count} frames"
+        fresh = count - (unknown_before or {}).get(what, 0)
+        if fresh > 0:
+            concern.raise_to(WARN, f"{what} in {fresh} frames")
     concern.values["episode"] = info.episode_id if info else "none"
     if info is not None and monitor is not None and monitor.step:
         concern.values["active clauses"] = ", ".join(c.id for c in monitor.clauses)

@@ -50,9 +50,11 @@ from osma_monitor.ros.runtime import Spinner, run_application, settle, spin_unti
 from osma_monitor.ros.text import printable
 from osma_monitor.ros.tiers import read_tiers
 from osma_monitor.ros.tracker import EpisodeTracker, Finished, LogConfig
+from osma_monitor.ros.unknowns import causes
 
 NAME = topics.MONITOR
 _POLL_PERIOD = 0.05  #: s of wall time between looks at time-outs
+_SUSPENDED = 1.0  #: s without a look at time-outs: the process was stopped, or the machine is far too slow
 
 
 class SafetyMonitor(LifecycleNode):
@@ -78,6 +80,9 @@ class SafetyMonitor(LifecycleNode):
         self._cannot_judge = ""
         self._said_off: dict[str, str] = {}
         self._said_not_judged: tuple[str, ...] = ()
+        self._unknown: Counter[str] = Counter()  #: frames by what was not known in them
+        self._unknown_reported: Counter[str] = Counter()
+        self._polled_wall = 0.0
         self._by_hand: set[str] = set()  #: episodes that a person began: their first stamp is not known beforehand
         self.robot: RobotModel | None = None
         self._robot_inputs: RobotInputs | None = None
@@ -153,6 +158,7 @@ class SafetyMonitor(LifecycleNode):
             self, self._guarded(self._on_step), self._receiver_config(), self._on_repeat, self._segmenter
         )
         self._reported, self._missed = Counter(), {}  # a new receiver counts anew
+        self._polled_wall = 0.0
         if self._robot_inputs is not None:
             self._robot_inputs.listen()
         self._operator = Operator(self, self)
@@ -396,6 +402,8 @@ class SafetyMonitor(LifecycleNode):
             self._answer(update.stamp_ns, outputs.clause_status(update, episode_id, tracker.monitor.refused))
         self.latch.set(update.state, update.reasons, update.stamp_ns)
         self._publish_state()
+        if update.state == "unknown":
+            self._unknown.update(causes(update, tracker.monitor.clauses, frame))
         self._say_what_is_not_judged(tracker.monitor.not_judged)
         self._publish_rest(frame, update, episode_id)
         tracker.log(update)
@@ -475,6 +483,10 @@ class SafetyMonitor(LifecycleNode):
         receiver, tracker = self.receiver, self.tracker
         if receiver is None or tracker is None:
             return
+        now = time.monotonic()
+        if self._polled_wall and now - self._polled_wall > _SUSPENDED:
+            receiver.refuse(NAME, "suspended", f"this process did not run for {now - self._polled_wall:.1f} s")
+        self._polled_wall = now
         try:
             receiver.poll()
         except Exception as error:  # a fault in one look must not end the monitor
@@ -517,11 +529,13 @@ class SafetyMonitor(LifecycleNode):
             diagnostics.episode_log(
                 str(tracker.folder or ""), tracker.disk_error, tracker.counts, tracker.free_bytes()
             ),
-            diagnostics.verdict(self.latch, self._cannot_judge, tracker.info, tracker.monitor),
+            diagnostics.verdict(
+                self.latch, self._cannot_judge, tracker.info, tracker.monitor, self._unknown, self._unknown_reported
+            ),
         ]
         if self._robot_inputs is not None:
             concerns[0].values.update(self._robot_inputs.notes())
-        self._reported = Counter(counts)
+        self._reported, self._unknown_reported = Counter(counts), Counter(self._unknown)
         self._missed = {r.topic: r.missed for r in reports}
         stamp = self.get_clock().now().nanoseconds
         self._diagnostics.publish(diagnostics.to_message(self.get_fully_qualified_name().strip("/"), stamp, concerns))

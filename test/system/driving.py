@@ -171,3 +171,14 @@ def refused(base, text):
 
     base.until(found, f"a diagnosis of {text}", base.send, base.monitor)
     return True
+
+
+def told(base, concern, text, send=None):
+    """Some report of the diagnostics has said so, as a warning or an error."""
+
+    def found():
+        reports = [s for a in base.diagnostics for s in a.status if s.name.endswith(concern)]
+        return any(text in s.message and ord(s.level) > 0 for s in reports)
+
+    base.until(found, f"{concern}: {text}", send or base.send, base.monitor)
+    return True
