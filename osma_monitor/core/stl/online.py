@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +22,7 @@ from osma_monitor.core.stl.syntax import Formula
 from osma_monitor.core.stl.verdict import UNDECIDED, Bounds, Update, Verdict, make_update
 
 Sample = Mapping[str, float | None] | Sequence[float] | NDArray[np.float64]
-_SNAPSHOT_VERSION = 1
+_SNAPSHOT_VERSION = 2
 
 
 class Library:
@@ -128,14 +130,16 @@ class Library:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain data (numbers, texts, lists, dicts), for :meth:`restore` in this process or another.
 
-        Infinities and NaN are in it as floats, which Python's ``json`` writes and reads.
+        Infinities and NaN are in it as floats, which Python's ``json`` writes and reads. ``library`` is a hash of the
+        formulas and gates, ``digest`` one of everything else in it.
         """
         current = self._current()
         shared = current._shared
         *counts, values, missed, results = current._frame
         plain = [[list(r[0]), list(r[1]), r[2]] for r in results]
-        return {
+        content = {
             "version": _SNAPSHOT_VERSION,
+            "library": self._identity(),
             "formulas": [str(f) for f in self.formulas],
             "gates": sorted(self.gate_signals),
             "point": self._point,
@@ -147,24 +151,33 @@ class Library:
                 [*counts, list(values), list(missed), plain],
             ],
         }
+        return {**content, "digest": _digest(content)}
+
+    def _identity(self) -> str:
+        """A hash of what the library watches: a state means something for the same formulas and gates only."""
+        return _digest([[str(f) for f in self.formulas], sorted(self.gate_signals)])
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Takes up a state that :meth:`snapshot` gave.
 
         Raises:
-            TraceError: the snapshot is of other formulas or gates, of another version (the state stays), or
-                damaged (the monitor starts anew).
+            TraceError: the snapshot is of other formulas or gates, of another version, or damaged: a value in it is
+                not what it was when it was taken. The monitor stays as it is.
         """
         try:
-            same = (
-                snapshot["version"] == _SNAPSHOT_VERSION
-                and list(snapshot["formulas"]) == [str(f) for f in self.formulas]
-                and list(snapshot["gates"]) == sorted(self.gate_signals)
-            )
+            same = snapshot["version"] == _SNAPSHOT_VERSION and snapshot["library"] == self._identity()
         except (KeyError, TypeError):
             same = False
         if not same:
             raise TraceError("the snapshot was taken of a library with other formulas, other gates or another version")
+        try:
+            whole = snapshot["digest"] == _digest({k: v for k, v in snapshot.items() if k != "digest"})
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            whole = False
+        if not whole:
+            raise TraceError(
+                "the snapshot is damaged: its digest does not fit its content; take a new one, or begin with reset()"
+            )
         try:
             self._take_up(snapshot)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -229,6 +242,12 @@ class Library:
             self.__dict__["update"] = self._parts["wide"]
         update: Update = self._parts["interval"](stamp, row)
         return update
+
+
+def _digest(content: object) -> str:
+    """SHA-256 of plain data; lists and tuples, and data that went through ``json``, count the same."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _rebuild(

@@ -52,6 +52,13 @@ _INFIX_HINTS: Final = {
 _RESERVED: Final = frozenset(
     {*_PREFIX, *_FUNCTION_ARITY, "and", "or", "xor", "iff", "implies", "until", "since", "true", "false"}
 )
+# rtamt reads these as names of signals, which nobody means
+_INFINITE_HINT: Final = "every known value lies below infinity: leave the comparison away, or write a finite bound"
+_NO_NUMBERS: Final = {
+    "inf": _INFINITE_HINT,
+    "infinity": _INFINITE_HINT,
+    "nan": "what is NaN is unknown by itself, and no comparison with it is ever true: leave it away",
+}
 _TRAPS: Final = frozenset({"always", "eventually", "historically", "once", "next", "prev"})
 _LOGIC: Final = frozenset({"not", "and", "or", "implies", "iff", "xor", "until", "since", "rise", "fall"})
 
@@ -181,6 +188,10 @@ class _Parser:
         if token.kind == "name" and token.text not in _RESERVED:
             if following == "(":
                 raise self._unknown_function(token)
+            if token.text.lower() in _NO_NUMBERS:
+                raise self._fail(
+                    f"{token.text!r} is no number of this language", token, _NO_NUMBERS[token.text.lower()]
+                )
             self._push(Node("signal", name=token.text), token.start, token.stop)
             return True
         raise self._missing_operand(token)

@@ -1,13 +1,15 @@
 """Odd inputs that once gave a wrong value, a raw Python error, or an unreadable message."""
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from osma_monitor.core import stl
-from osma_monitor.core.stl import runtime, tracks
+from osma_monitor.core.stl import online, runtime, tracks
 
 SECOND = 1_000_000_000
 
@@ -104,7 +106,7 @@ def test_what_is_no_formula(make: object) -> None:
         make(3)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("snapshot", [{}, {"version": 1}, None, [], {"version": 1, "formulas": 3, "gates": []}])
+@pytest.mark.parametrize("snapshot", [{}, {"version": 2}, None, [], {"version": 2, "library": 3}, {"version": 1}])
 def test_a_foreign_snapshot_changes_nothing(snapshot: object) -> None:
     monitor = stl.OnlineMonitor("always(x < 1)")
     monitor.update(0, {"x": 5})
@@ -113,25 +115,74 @@ def test_a_foreign_snapshot_changes_nothing(snapshot: object) -> None:
     assert monitor.update(1, {"x": 0}).rho == -4
 
 
-@pytest.mark.parametrize("text", ["always(x < 1)", "always(once[0,1](x < 1))", "always(eventually[0,1](x < 1))"])
-def test_a_damaged_snapshot_starts_anew(text: str) -> None:
+SNAPSHOT_TEXTS = ["always(x < 1)", "always(once[0,1](x < 1))", "always(x > 0 -> eventually[0,9](x < 1))"]
+
+
+@pytest.mark.parametrize("text", SNAPSHOT_TEXTS)
+def test_a_damaged_snapshot_changes_nothing(text: str) -> None:
     monitor = stl.OnlineMonitor(text)
     monitor.update(5 * SECOND, {"x": 5})
     whole = json.dumps(monitor.snapshot())
-    for key in ("update", "state", "streams", "point", "closed"):
-        values: tuple[object, ...] = (3, [], None, "missing")
+    for key in ("update", "state", "streams", "point", "closed", "digest"):
+        values: tuple[object, ...] = (3, [], None, "missing", {1, 2})
         for value in values:
             damaged = json.loads(whole)
+            if damaged[key] == value:
+                continue
             damaged[key] = value
             if value == "missing":
                 del damaged[key]
-            try:
+            with pytest.raises(stl.TraceError, match="damaged"):
                 monitor.restore(damaged)
-            except stl.TraceError as error:
-                assert "damaged" in str(error)
-                assert monitor.samples == 0
-            monitor.restore(json.loads(whole))
-            assert monitor.samples == 1
+            assert (monitor.samples, json.dumps(monitor.snapshot())) == (1, whole)
+    monitor.restore(json.loads(whole))
+    assert monitor.samples == 1
+
+
+def numbers_in(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to all numbers in plain data."""
+    if isinstance(content, dict | list):
+        for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+            yield from numbers_in(value, (*path, key))
+    elif isinstance(content, int | float):
+        yield path
+
+
+@pytest.mark.parametrize("text", SNAPSHOT_TEXTS)
+def test_one_changed_number_in_a_snapshot_is_noticed(text: str) -> None:
+    monitor = stl.OnlineMonitor(text)
+    for i, x in enumerate((5.0, 0.5, 2.0)):
+        monitor.update(i * SECOND, {"x": x})
+    whole = json.dumps(monitor.snapshot())
+    paths = list(numbers_in(json.loads(whole)))
+    assert len(paths) > 10
+    for *way, last in paths:
+        damaged = json.loads(whole)
+        place = functools.reduce(lambda inside, key: inside[key], way, damaged)
+        place[last] = 0.25 if place[last] != 0.25 else 0.5  # a value like any other
+        with pytest.raises(stl.TraceError, match="snapshot"):
+            monitor.restore(damaged)
+
+
+@pytest.mark.parametrize("key", ["update", "state", "streams"])
+def test_a_forged_snapshot_starts_anew(key: str) -> None:
+    monitor = stl.OnlineMonitor(SNAPSHOT_TEXTS[2])
+    monitor.update(5 * SECOND, {"x": 5})
+    forged = {**monitor.snapshot(), key: [[]]}
+    del forged["digest"]
+    forged["digest"] = online._digest(forged)
+    with pytest.raises(stl.TraceError, match="damaged"):
+        monitor.restore(forged)
+    assert monitor.samples == 0
+
+
+@pytest.mark.parametrize("name", ["inf", "Inf", "INF", "infinity", "Infinity", "nan", "NaN"])
+def test_inf_and_nan_are_neither_numbers_nor_signals(name: str) -> None:
+    for text in (f"x < {name}", f"always({name} > x)", f"min({name}, x) < 1", f"x < -{name}"):
+        with pytest.raises(stl.FormulaError, match="is no number of this language") as caught:
+            stl.parse(text)
+        assert caught.value.offending == name and caught.value.hint
+    assert stl.parse(f"{name}_x < 1 and x.{name} < 1").signals == {f"{name}_x", f"x.{name}"}
 
 
 def test_messages_hold_nothing_that_a_terminal_obeys() -> None:
