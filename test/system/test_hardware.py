@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("rclpy")
 
 from diagnostic_msgs.msg import DiagnosticArray
-from driving import SO101, alive, call, now, of, refused, values
+from driving import SO101, alive, call, now, of, refused, told, values
 from nav_msgs.msg import Odometry
 from osma_monitor.msg import ClauseStatus, Contacts, EpisodeEvent, EpisodeSummary, ObjectStates, SafetyState
 from osma_monitor.msg import RawFrame as RawFrameMsg
@@ -123,6 +123,9 @@ def test_nan_odometry_is_unknown_not_safe(watched):
 
     base.until(lambda: base.states[-1].state == SafetyState.UNKNOWN, "UNKNOWN", send_nan, base.monitor)
     base.until(lambda: base.states[-1].state == SafetyState.OK, "OK again", base.send, base.monitor)
+    # also when it has passed by the time of the report
+    for cause in ("base_speed not known from base", "human_distance not known from objects"):
+        told(base, "verdict", cause)
     assert base.states[-1].latched == SafetyState.UNKNOWN
     answer = call(base.observer, Acknowledge, topics.ACKNOWLEDGE, who="Ada", reason="sensor unplugged")
     assert answer.success and answer.latched == SafetyState.UNKNOWN
@@ -164,13 +167,26 @@ def test_stamps_that_cannot_be_are_refused_and_counted(watched, stamp, kind):
 
 def test_a_clock_set_back_by_an_hour_ends_the_episode_and_the_next_one_counts(watched, tmp_path):
     base = watched
+    base.end()
+    base.start(episode_id="zero")
+    base.until(lambda: base.status[-1].episode_id == "zero", "another episode", base.send, base.monitor)
+    base.end(episode_id="zero")
+    base.start(episode_id="cut")
+    base.until(lambda: base.status[-1].episode_id == "cut", "a third", base.send, base.monitor)
+    assert alive(base)
     base.stamp -= 3600 * 10**9
-    base.until(lambda: base.summaries, "the cut episode", base.send, base.monitor)
-    assert not base.summaries[0].complete and base.summaries[0].steps > 10
+    base.until(lambda: len(base.summaries) == 3, "the cut episode", base.send, base.monitor)
+    assert not base.summaries[2].complete and base.summaries[2].steps > 5
     base.until(lambda: base.states[-1].state == SafetyState.UNKNOWN, "UNKNOWN", base.send, base.monitor)
+    told(base, "frames", "clock_jump")
+    told(base, "frames", "clock: set back")
+    assert "set back" in base.monitor.output
     base.start(episode_id="two")
     base.until(lambda: base.status[-1].episode_id == "two", "the next episode", base.send, base.monitor)
-    assert alive(base) and refused(base, "clock: set back")
+    assert alive(base)
+    records = {r.info.episode_id: r for r in read_episodes(tmp_path / "run")}
+    assert records["zero"].complete, "what was finished before stays"
+    assert records["cut"].outcome.reason == "the clock was set back" and records["cut"].outcome.success is None
 
 
 def test_messages_dropped_reordered_and_delayed(watched, tmp_path):
@@ -202,10 +218,14 @@ def test_messages_dropped_reordered_and_delayed(watched, tmp_path):
     judged = {s.step: (s.header.stamp.sec, s.header.stamp.nanosec) for s in base.status}
     stamps = [judged[step] for step in sorted(judged)]
     assert stamps == sorted(set(stamps)), "a frame was judged twice or out of order"
-    assert refused(base, "incomplete") and alive(base)
+    assert refused(base, "incomplete") and refused(base, "late") and alive(base)
+    assert refused(base, "repeated frames") or refused(base, "duplicate")
+    told(base, "verdict", "absent")
     base.end(steps=base.sent)
     base.observer.until(lambda: base.summaries, "the summary", 10, base.monitor)
     assert base.summaries[0].partial and base.summaries[0].safety != EpisodeSummary.SAFE
+    [record] = read_episodes(tmp_path / "run")
+    assert len(record.stamps_ns) == base.summaries[0].steps and (record.stamps_ns[1:] > record.stamps_ns[:-1]).all()
 
 
 def test_arrays_and_texts_beyond_the_limits_are_refused(watched):
@@ -270,9 +290,15 @@ def test_objects_that_appear_vanish_and_repeat(watched):
         seen.distance.extend([2.0] * n)
         base.objects.publish(seen)
 
-    before = len(base.status)
+    before, seen_states = len(base.status), len(base.states)
     base.until(lambda: len(base.status) > before + 40, "40 frames", send, base.monitor)
+    told(base, "verdict", "separation_margin not known from base and objects", send)
+    states = {s.state for s in base.states[seen_states + 5 :]}
+    assert SafetyState.OK not in states, "the person who is tracked no more may be anywhere"
     assert alive(base)
+    base.end()
+    base.observer.until(lambda: base.summaries, "the summary", 10, base.monitor)
+    assert base.summaries[0].safety != EpisodeSummary.SAFE
 
 
 def test_a_person_who_comes_after_the_first_frame_is_never_passed_over_in_silence(base, observer, nodes, tmp_path):
@@ -443,7 +469,7 @@ def test_a_monitor_that_is_stopped_for_a_while(watched):
     base.until(lambda: time.monotonic() > wake, "five seconds", base.send)
     assert len(base.status) <= seen + 5
     base.monitor.send(signal.SIGCONT)
-    assert alive(base)
+    assert alive(base) and refused(base, "safety_monitor: suspended")
     steps = {s.step: (s.header.stamp.sec, s.header.stamp.nanosec) for s in base.status}
     assert [steps[k] for k in sorted(steps)] == sorted(set(steps.values()))
     base.end(steps=base.sent)
