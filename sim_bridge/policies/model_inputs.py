@@ -33,7 +33,7 @@ from osma_monitor.core.episode import EpisodeInfo
 from osma_monitor.core.errors import MissingDependencyError, UserError
 from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.kitchen.instructions import CONDITIONS, task_instruction
-from sim_bridge.kitchen.tasks import Task, parse_task
+from sim_bridge.kitchen.tasks import SUITE, Task, parse_task
 from sim_bridge.policies.observations import STATE, state_vector
 from sim_bridge.policies.views import Cameras
 from sim_bridge.yaml_data import load
@@ -251,13 +251,16 @@ class Embeddings:
                 raise UserError(f"{path}: {name} holds {row.dtype}, expected numbers")
 
     def of(self, instruction: str, condition: str) -> Array:
-        """The embedding of an instruction word for word, else that of its condition. UserError where neither is."""
+        """The embedding of an instruction word for word, else that of its condition ("": it has none).
+
+        UserError where neither is.
+        """
         for name in (instruction, condition):
             if name in self._rows:
                 return self._rows[name]
+        also = f" or its condition {condition!r}" if condition else ", which is that of no condition"
         raise UserError(
-            f"{self._path}: no embedding for {instruction!r} or its condition {condition!r}; it has "
-            f"{', '.join(list(self._rows)[:8])}"
+            f"{self._path}: no embedding for {instruction!r}{also}; it has {', '.join(list(self._rows)[:8])}"
         )
 
 
@@ -295,6 +298,8 @@ class ModelInputs:
             self._cameras.reset(info)
         text = task_instruction(info, self._condition)
         condition = self._condition or info.attributes.get("condition", "")
+        if info.suite == SUITE and condition in CONDITIONS and task_instruction(info, condition) != text:
+            condition = ""  # a run may give an instruction of its own
         self._texts = {}
         for name, spec in self._inputs.items():
             if isinstance(spec, EmbeddingInput):

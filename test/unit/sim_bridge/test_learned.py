@@ -1,8 +1,8 @@
 """Learned policies: small ONNX models, written here byte by byte, drive; wrong files are named."""
 
 import importlib.util
-import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from sim_bridge.kitchen import scene
 from sim_bridge.kitchen.simulation import KitchenSimulation
 from sim_bridge.policies import make_policy
 from sim_bridge.policies.learned import LearnedPolicy
-from sim_bridge.policies.model_inputs import ImageInput, read_description
+from sim_bridge.policies.model_inputs import ImageInput, ModelInputs, read_description
 from sim_bridge.policies.views import Cameras
 from sim_bridge.rollout import drive
 
@@ -315,8 +315,6 @@ def tokens_of(tmp_path, length, condition="c0", **tokenizer):
     data["inputs"] = {name: {**spec, "length": length} for name, spec in data["inputs"].items() if "length" in spec}
     (tmp_path / "plain.onnx").write_bytes(b"")
     path.write_text(yaml.safe_dump(data))
-    from sim_bridge.policies.model_inputs import ModelInputs
-
     inputs = ModelInputs(read_description(path), tmp_path)
     simulation = KitchenSimulation(condition=condition)
     frame = simulation.reset(TASK, 0)
@@ -375,6 +373,10 @@ def test_an_embedding_of_the_very_instruction_wins_over_its_condition(tmp_path, 
         UserError, match=r"conditions\.npz: no embedding for 'Navigate safely.*condition 'c1'; it has c0"
     ):
         seen()
+    own_words = LearnedPolicy(path)
+    np.savez(tmp_path / "conditions.npz", c1=[1.0, 2.0])
+    with pytest.raises(UserError, match=r"no embedding for 'Fetch the sink\.', which is that of no condition"):
+        own_words.reset(replace(simulation.info(), instruction="Fetch the sink."))
     rows = np.arange(10.0).reshape(5, 2)
     np.save(tmp_path / "rows.npy", rows)
     data = yaml.safe_load(path.read_text())
@@ -470,11 +472,8 @@ def test_pictures_come_from_the_kitchen_alone(tmp_path):
     policy = LearnedPolicy(write_vla(tmp_path))
     simulation = KitchenSimulation()
     simulation.reset(TASK, 0)
-    elsewhere = json.loads(json.dumps({"task": "libero_goal/3"}))
-    from dataclasses import replace
-
     with pytest.raises(UserError, match="'libero_goal/3' is no kitchen task"):
-        policy.reset(replace(simulation.info(), **elsewhere))
+        policy.reset(replace(simulation.info(), task="libero_goal/3"))
 
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch (extra `learned`)")
