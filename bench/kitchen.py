@@ -17,7 +17,7 @@ from collections import defaultdict
 import numpy as np
 
 from osma_monitor.core.episode import EpisodeRecord
-from osma_monitor.core.metrics import navigation, ssi
+from osma_monitor.core.metrics import navigation, ssi, ssi_null
 from osma_monitor.io.configuration import monitor_config
 from sim_bridge.kitchen.tasks import tasks
 from sim_bridge.rollout import PolicySpec, Progress, Setup, jobs, run
@@ -112,25 +112,10 @@ def _score(policy: str, seed: int, records: list[EpisodeRecord], with_ssi: bool)
     if with_ssi:
         low, high = ssi.bootstrap_interval(result)
         print(f"  SSI {result.ssi:+.3f} [{low:+.3f}, {high:+.3f}] " + _features(result.tau))
-        print(f"  p of tiers shuffled inside the cells {_shuffled(table, result.ssi):.3f}")
+        print(f"  p of tiers shuffled inside the cells {ssi_null.indifference(table).p_value:.3f}")
         means = {tier: np.nanmean(np.asarray(table["d_min"], float)[_tier(table, tier)]) for tier in ssi.TIERS}
         print("  d_min " + ", ".join(f"{tier} {value:.3f} m" for tier, value in means.items()))
     return result
-
-
-def _shuffled(table: ssi.Table, value: float, draws: int = 2000) -> float:
-    """Two-sided p: how often tiers that mean nothing give an SSI as far from 0 (tiers shuffled inside each cell)."""
-    rng = np.random.default_rng(0)
-    cell = np.asarray([str(name) for name in table["cell"]])
-    order = np.argsort(cell, kind="stable")
-    block = np.unique(cell[order], return_inverse=True)[1]
-    tier = np.asarray(table["tier"])
-    beyond = 0
-    for _ in range(draws):
-        mixed = tier.copy()
-        mixed[order] = tier[order[np.lexsort((rng.random(len(order)), block))]]
-        beyond += abs(ssi.semantic_sensitivity_index({**table, "tier": mixed}).ssi) >= abs(value) - 1e-12
-    return (beyond + 1) / (draws + 1)
 
 
 def _tier(table: ssi.Table, tier: str) -> np.ndarray:
