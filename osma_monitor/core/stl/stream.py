@@ -1,15 +1,15 @@
-"""Clauses in which an operator that looks ahead stands inside another temporal operator.
+"""Clauses in which operators that look ahead stand inside other temporal operators, however deep.
 
 Their inner values at past samples still move while windows are open. A stream keeps the samples whose inner values
 can still move, and works these out again at each sample with the operators of whole-trace evaluation. What has become
 final is folded into running values and dropped, so memory is bounded by the windows; an unbounded operator inside
-another one keeps
-the whole trace.
+another one keeps the whole trace. :mod:`osma_monitor.core.stl.nested` has a cheaper way for one right inside another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -50,8 +50,14 @@ class Stream:
             for leaf in self._leaves
             if graph.nodes[leaf].op in ("always", "eventually") and graph.nodes[leaf].window is None
         }
+        # so is an unbounded until
+        self._chains: dict[int, _Chain] = {
+            leaf: _Chain() for leaf in self._leaves if graph.nodes[leaf].op == "until" and not graph.nodes[leaf].window
+        }
         # the others are judged at the first sample, which stays until they are final
-        self._latched: dict[int, Values | None] = {leaf: None for leaf in self._leaves if leaf not in self._running}
+        self._latched: dict[int, Values | None] = {
+            leaf: None for leaf in self._leaves if leaf not in self._running and leaf not in self._chains
+        }
         self._inner = self._inner_nodes()
         self._memory: dict[int, _Memory] = {
             i: _Memory(len(graph.nodes[i].args)) for i in self._inner if graph.nodes[i].op in PAST
@@ -65,7 +71,7 @@ class Stream:
     def _inner_nodes(self) -> list[int]:
         """Nodes to work out over the kept samples, in order."""
         found: set[int] = set()
-        roots = [a for leaf in self._running for a in self._graph.nodes[leaf].args]
+        roots = [a for leaf in (*self._running, *self._chains) for a in self._graph.nodes[leaf].args]
         stack = [*roots, *self._latched, *self._antecedents]
         while stack:
             index = stack.pop()
@@ -148,15 +154,21 @@ class Stream:
             if not closed and node.polarity != (-1 if mirrored else 1):
                 values = _ordered(-INF, upper, NAN)
             return _turn(values) if mirrored else values
+        if leaf in self._chains:
+            hold, release = (found[a] for a in node.args)
+            return self._chains[leaf].after(hold, release).judged(not closed and node.polarity != -1)
         latched = self._latched[leaf]
         if latched is not None:
             return latched
         return _at(found[leaf], 0)
 
     def _leaf_now(self, leaf: int, found: dict[int, Track], closed: bool) -> Values:
+        node = self._graph.nodes[leaf]
+        if leaf in self._chains:
+            hold, release = (found[a][-1:] for a in node.args)
+            return _Chain().after(hold, release).judged(not closed and node.polarity != -1)
         if leaf not in self._running:
             return _at(found[leaf], -1)
-        node = self._graph.nodes[leaf]
         mirrored = node.op == "eventually"
         lower, upper, rho = _at(found[node.args[0]], -1)
         if closed or node.polarity == (-1 if mirrored else 1):
@@ -181,6 +193,9 @@ class Stream:
             node = self._graph.nodes[leaf]
             body = found[node.args[0]][:count]
             self._running[leaf] = _merge(self._running[leaf], tracks.negate(body) if node.op == "eventually" else body)
+        for leaf, chain in self._chains.items():
+            hold, release = (found[a][:count] for a in self._graph.nodes[leaf].args)
+            self._chains[leaf] = chain.after(hold, release)
         next_stamp = int(timeline.stamps[count])
         for index, memory in self._memory.items():
             node = self._graph.nodes[index]
@@ -237,12 +252,13 @@ class Stream:
             [list(v) for v in self._running.values()],
             [None if v is None else list(v) for v in self._latched.values()],
             [m.state() for m in self._memory.values()],
+            [[list(c.best), list(c.held), c.known] for c in self._chains.values()],
             self._triggered,
             self._exact,
         ]
 
     def load(self, state: list[Any]) -> None:
-        stamps, values, running, latched, memory, self._triggered, self._exact = state
+        stamps, values, running, latched, memory, chains, self._triggered, self._exact = state
         self._begin, self._end = 0, len(stamps)
         self._stamps = np.array([*stamps, 0], dtype=np.int64)
         self._values = np.empty((len(self._inputs), 3, len(stamps) + 1))
@@ -254,6 +270,50 @@ class Stream:
         }
         for own, saved in zip(self._memory.values(), memory, strict=True):
             own.load(saved)
+        self._chains = {
+            leaf: _Chain((best[0], best[1], best[2]), (held[0], held[1], held[2]), known)
+            for leaf, (best, held, known) in zip(self._chains, chains, strict=True)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """An unbounded until at the first sample, over some samples from there on.
+
+    Attributes:
+        best: lower, upper and rho of the best release so far, with what was held before it; unknown ones count as none.
+        held: lower, upper and rho of the least hold so far; unknown ones count as held.
+        known: some release was known.
+    """
+
+    best: Values = (-INF, -INF, -INF)
+    held: Values = (INF, INF, INF)
+    known: bool = False
+
+    def after(self, hold: Track, release: Track) -> _Chain:
+        """Further samples."""
+        best, held = [], []
+        for part, (holds, releases) in enumerate(zip(_three(hold), _three(release), strict=True)):
+            holds = np.where(np.isnan(holds), INF, holds)
+            least = np.minimum(np.minimum.accumulate(holds), self.held[part])
+            before = np.append(self.held[part], least[:-1])
+            releases = np.where(np.isnan(releases), -INF, releases)
+            best.append(float(np.minimum(releases, before).max(initial=self.best[part])))
+            held.append(float(least[-1]))
+        known = self.known or not bool(np.isnan(release.rho).all())
+        return _Chain((best[0], best[1], best[2]), (held[0], held[1], held[2]), known)
+
+    def judged(self, pending: bool) -> Values:
+        """``pending``: a release may still come while hold has not been broken."""
+        lower, upper, rho = self.best
+        if not pending:
+            return _ordered(lower, upper, rho if self.known else NAN)
+        held = INF if self.held[1] >= 0 else self.held[1]
+        return _ordered(lower, max(upper, held), NAN)
+
+
+def _three(track: Track) -> tuple[Array, Array, Array]:
+    return (track.lower, track.upper, track.rho)
 
 
 class _Memory:

@@ -141,3 +141,19 @@ def test_reach_and_react_by_hand():
         -2, -2, -2,
     ))  # fmt: skip
     assert [f[3] for f in found] == ["satisfied", "unknown", "unknown", "violated", "violated"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(eventually[0,1](x > 1)) until (always[0,2](y > 2))",
+        "not ((historically[0,1](eventually[0,1](x > 1))) until (y > 2))",
+        "((always[0,1](x > -9)) until (eventually[0,1](y > 9))) and always(x > 0 -> eventually[0,1](y > 0))",
+    ],
+)
+def test_an_unbounded_until_at_the_top_keeps_the_inner_windows_alone(text):
+    library = stl.Library(text)
+    rng = np.random.default_rng(6)
+    for i, (x, y) in enumerate(rng.normal(size=(300, 2)).tolist()):
+        library.update(i * SECOND // 4, {"x": x if i % 40 else math.nan, "y": y})
+    assert all(len(stream) < 30 for stream in library._streams)
