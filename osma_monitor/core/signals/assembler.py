@@ -210,7 +210,14 @@ class FrameAssembler:
         return self.config.mode == "hold" and topic != self.config.primary
 
     def _set_back(self, topic: str, stamp_ns: int, newest: int) -> bool:
-        """A stamp far behind: one is late, several in a row mean that the clock was set back."""
+        """A stamp far behind: one is late, several in a row mean that the clock was set back.
+
+        Where a primary input makes the frames, its clock alone counts: a sensor that is stamped by boot time is late
+        for ever, and must not make the others forget what they hold.
+        """
+        if self.config.primary and topic != self.config.primary:
+            self._fault("late", topic, stamp_ns, f"{(newest - stamp_ns) / SECOND:.3f} s behind")
+            return False
         run = self._behind.setdefault(topic, [])
         if run and stamp_ns <= run[-1]:
             run.clear()

@@ -102,6 +102,24 @@ def test_clock_set_back_survives():
     assert a.counts["clock_jump"] == 1
 
 
+def test_a_sensor_stamped_by_boot_time_is_late_and_takes_no_peak_from_the_others():
+    a = hold(Input("gripper"), Input("contacts"), Input("joints"), primary="gripper")
+    day = 1_700_000_000 * S
+    assert len(a.push("gripper", day, True)) == 1
+    a.push("contacts", day + 1, contacts(500.0))
+    for k in range(12, 20):
+        assert a.push("joints", k * S, joints(1.0)) == []
+    [frame] = a.push("gripper", day + S // 10, True)
+    assert frame.contacts is not None and frame.contacts.force[0, 2] == 500.0 and frame.joints is None
+    assert a.counts["late"] == 8 and a.counts["clock_jump"] == 0
+    # the primary's own clock may be set back: then all begin anew
+    frames = [f for k in range(1, 6) for f in a.push("gripper", k * S, True)]
+    assert [f.stamp_ns // S for f in frames] == [3, 4, 5] and a.counts["clock_jump"] == 1
+    a.push("joints", 5 * S, joints(2.0))
+    [frame] = a.push("gripper", 5 * S + 1, True)
+    assert frame.joints is not None
+
+
 def test_a_foreign_clock_is_refused():
     a = exact("gripper", clock_limit_ns=60 * S)
     assert a.push("gripper", 12 * S, True, now_ns=1_700_000_000 * S) == []
