@@ -14,7 +14,7 @@ from typing import Any
 
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.pending import Aggregate, Plan, Values, plan_body
-from osma_monitor.core.stl.runtime import INF, NAN, settle
+from osma_monitor.core.stl.runtime import INF, NAN, as_bounds, settle
 from osma_monitor.core.stl.stream import Result, Stream
 from osma_monitor.core.stl.top import Top, negate
 
@@ -76,6 +76,7 @@ class Nested:
         self._graph, self._clause, self._inputs = graph, clause, tuple(inputs)
         self._top = Top(graph, graph.roots[clause])
         self._leaves = leaves
+        self._single = graph.roots[clause] if graph.roots[clause] in leaves else None
         # for each leaf what it is judged by, and what this instant is judged by
         self._judged = {index: Aggregate(leaf.plan) for index, leaf in leaves.items()}
         self._instant = {i: Aggregate(leaf.plan) for i, leaf in leaves.items() if leaf.op == "historically"}
@@ -169,8 +170,11 @@ class Nested:
             return self._general.result(closed)
         if not self._triggered and self._triggers:
             self._triggered = any(a.least(closed)[1] < 0 for a in self._triggers)
-        judged = self._top.value({index: self._judge(index, closed) for index in self._leaves})
-        now = self._top.value({index: self._now(index, closed) for index in self._leaves})
+        if self._single is not None:
+            judged, now = as_bounds(*self._judge(self._single, closed)), as_bounds(*self._now(self._single, closed))
+        else:
+            judged = self._top.value({index: self._judge(index, closed) for index in self._leaves})
+            now = self._top.value({index: self._now(index, closed) for index in self._leaves})
         return judged, now, self._triggered
 
     def _judge(self, index: int, closed: bool) -> Values:

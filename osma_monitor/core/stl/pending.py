@@ -39,7 +39,8 @@ class Plan:
     """A body with its negations pushed to the inputs.
 
     Attributes:
-        kind: of the operator that looks ahead: 'eventually', 'always', 'until', 'not until'; 'input': there is none.
+        kind: of the operator that looks ahead: 'eventually', 'always', 'until', 'not until', 'next', 'not next';
+            'input': there is none.
         operands: what it reads; for until the held side, then the released one.
         near, far: its window in nanoseconds; far None: unbounded.
         path: from the operator up to the body: (minimum rather than maximum, with which input).
@@ -85,8 +86,11 @@ def plan_body(graph: Graph, inputs: Sequence[int], body: int, turned: bool) -> P
     node = nodes[index]
     if not node.future:
         return Plan("input", (Reading(place[index], turned),), 0, 0, (), False, True)
-    if node.op not in ("always", "eventually", "until") or any(nodes[a].future for a in node.args):
+    if node.op not in ("always", "eventually", "until", "next") or any(nodes[a].future for a in node.args):
         return None
+    if node.op == "next":
+        operands = (Reading(place[node.args[0]], turned),)
+        return Plan("not next" if turned else "next", operands, 0, 0, tuple(path), False, True)
     counting = node.window is None and node.polarity == (1 if node.op == "always" else -1)
     plain = all(_plain(graph, inputs[reading.position]) for _, reading in path)
     if node.op == "until":
@@ -144,6 +148,7 @@ class Aggregate:
         self._any = False
         self._newest: Values = (-INF, INF, NAN)
         self._newest_clamp = IDENTITY
+        self._awaited: tuple[int, bool, list[Values]] | None = None  # next: stamp, admitted, what the path reads
         self._reach: SlidingMinimum | None = None
         if self.wide and self.plan.far is not None:
             self._reach = SlidingMinimum(self.plan.near, self.plan.far)
@@ -151,6 +156,8 @@ class Aggregate:
     @property
     def oldest(self) -> int | None:
         """The oldest sample whose window is open; None: there is none."""
+        if self._awaited is not None:
+            return self._awaited[0]
         if self._stamps:
             return self._stamps[0]
         return self._early_stamps[0] if self._early_stamps else None
@@ -164,6 +171,9 @@ class Aggregate:
             self._newest = plan.operands[0].of(row)
             if admitted:
                 self._merge(*self._newest)
+            return
+        if plan.kind in ("next", "not next"):
+            self._take_next(stamp, row, admitted)
             return
         if plan.far is not None:
             before = stamp - plan.far
@@ -180,6 +190,17 @@ class Aggregate:
         if plan.far is not None:
             while self._stamps and self._stamps[0] <= before:  # windows that end now
                 self._finish()
+
+    def _take_next(self, stamp: int, row: Row, admitted: bool) -> None:
+        if self._awaited is not None and self._awaited[1]:
+            self._merge(*self._body(self.plan.operands[0].of(row), self._awaited[2]))
+        self._awaited = (stamp, admitted, [reading.of(row) for _, reading in self.plan.path])
+
+    def _next_now(self, closed: bool) -> Values:
+        """The body at the newest sample: what comes next is not known, and true where nothing comes."""
+        assert self._awaited is not None
+        beyond = (INF,) * 3 if self.plan.kind == "next" else (-INF,) * 3
+        return self._body(beyond if closed else (-INF, INF, NAN), self._awaited[2])
 
     def _take_known(self, stamp: int, row: Row, admitted: bool) -> None:
         plan = self.plan
@@ -346,8 +367,9 @@ class Aggregate:
         end = 1 if self.plan.rests_high else 0
         if not self.wide:
             value = self._open[0].pop()[end]
-            if len(self._open[1]):
-                self._open[1].pop()
+            if not self.decided:
+                self.decided = True  # from here on the mirror images are not needed
+                self._open[1], self._early[1] = ClampQueue(), ClampQueue()
             self._merge(value, value, value)
             return
         known = self._known > self._known_before.popleft()
@@ -377,11 +399,17 @@ class Aggregate:
     def least(self, closed: bool) -> Values:
         """The minimum over the admitted samples so far; ``closed``: the trace has ended."""
         lower, upper, rho = self.running
+        if self._awaited is not None and self._awaited[1]:
+            low, high, value = self._next_now(closed)
+            rho = value if value == value and not value >= rho else rho
+            return settle(min(lower, low), min(upper, high), rho)
         if self._any:
             first, last = self._ends(closed)
-            for zone in (self._open, self._early):
-                low, high = zone[0].least(), zone[1 if self.wide else 0].least()
-                lower, upper = min(lower, low[first]), min(upper, high[last])
+            for zone in (self._open, self._early) if self.plan.near else (self._open,):
+                one = zone[0].least()
+                other = zone[1].least() if self.wide else one
+                lower = one[first] if one[first] < lower else lower
+                upper = other[last] if other[last] < upper else upper
             # a point that is not folded in yet is no less than the upper bound, which rho cannot exceed
             if rho != rho and (self.decided or (first == last and self.plan.far is None)):
                 rho = upper
@@ -389,6 +417,8 @@ class Aggregate:
 
     def newest(self, closed: bool) -> Values:
         """The body at the newest sample."""
+        if self._awaited is not None:
+            return self._next_now(closed)
         if self.wide or self.plan.kind == "input":
             return self._newest
         first, last = self._ends(closed)

@@ -126,7 +126,7 @@ LEAVES = st.sampled_from(
 def ahead_inside(draw, unbounded=True):
     """A formula with one operator that looks ahead, over parts that do not."""
     window = draw(st.sampled_from(["", ""]) | WIDE_WINDOWS | WIDE_WINDOWS) if unbounded else draw(WIDE_WINDOWS)
-    shape = draw(st.sampled_from(["eventually{w}({a})", "always{w}({a})", "(({a}) until{w} ({b}))"]))
+    shape = draw(st.sampled_from(["eventually{w}({a})", "always{w}({a})", "(({a}) until{w} ({b}))", "next({a})"]))
     text = shape.format(w=window, a=draw(LEAVES), b=draw(LEAVES))
     for _ in range(draw(st.integers(0, 3))):
         around = draw(
