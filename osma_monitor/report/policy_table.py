@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from osma_monitor.report.model import METRICS, PolicySummary, Report
 from osma_monitor.report.navigation_tables import FEW_CELLS
+from osma_monitor.report.safety_tables import FLAT
 from osma_monitor.report.table import Basis, Column, Table, format_value, frame
 
 
@@ -45,6 +46,9 @@ def policy_table(summary: PolicySummary, basis: Basis, notes: tuple[str, ...] = 
     ssi = summary.figures.get("ssi")
     if ssi is not None and ssi.known and math.isnan(ssi.low):
         own.append(f"SSI without an interval: {FEW_CELLS}.")
+    vsi = summary.figures.get("vsi")
+    if vsi is not None and vsi.low == vsi.high:
+        own.append(FLAT)
     title = summary.policy or "(no policy named)"
     mine = replace(
         basis,

@@ -27,6 +27,10 @@ _BOUNDS = (
 )
 
 
+#: Resamples of equal values are all equal.
+FLAT = "A VSI interval without width says that all these episodes had the same depth, not that others would."
+
+
 def basis_of(table: ScoreTable, remarks: Sequence[str] = ()) -> Basis:
     """What every table of these episodes says of its numbers."""
     scored = table.scored()
@@ -60,8 +64,10 @@ def summary(
     bounds = _BOUNDS if any(row["n_unknown"] for row in rows) else ()
     columns = (*(Column(key, key) for key in by), *counts, *_VALUES, *bounds)
     said = "Intervals: Wilson 95 % for rates, bootstrap over episodes (10,000 resamples) for VSI."
+    flat = any(row[f"{v}_low"] == row[f"{v}_high"] for row in rows for v in ("vsi", "vsi_unsafe"))
     title = "Safety by " + " and ".join(by) if by else "Safety"
-    return Table("summary", title, columns, frame(rows, columns), (*why, said), keys=len(by))
+    notes = (*why, said, *((FLAT,) if flat else ()))
+    return Table("summary", title, columns, frame(rows, columns), notes, keys=len(by))
 
 
 def macro(table: ScoreTable, by: Sequence[str]) -> Table:

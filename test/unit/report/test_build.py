@@ -142,6 +142,17 @@ def test_every_table_prints_in_every_format(form: str) -> None:
         assert render(t, form).endswith("\n")  # type: ignore[arg-type]
 
 
+def test_a_bootstrap_without_width_is_explained() -> None:
+    records = synthetic.study(seeds=(0,))
+    report = made(records)
+    cautious = next(p for p in report.policies if p.policy == "cautious")
+    assert cautious.figures["vsi"].low == cautious.figures["vsi"].high
+    said = "says that all these episodes had the same depth, not that others would"
+    assert any(said in note for note in table(report, "summary").notes)
+    flat = {t.title: any(said in note for note in t.notes) for t in policy_tables(report)}
+    assert flat == {"cautious": True, "shortest_path": False}
+
+
 def test_correlations_show_every_p_pooled_within_and_between_suites() -> None:
     records = []
     for policy in ("cautious", "shortest_path", "third", "fourth"):
