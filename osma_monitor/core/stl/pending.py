@@ -89,8 +89,8 @@ def plan_body(graph: Graph, inputs: Sequence[int], body: int, turned: bool) -> P
     if node.op not in ("always", "eventually", "until", "next") or any(nodes[a].future for a in node.args):
         return None
     if node.op == "next":
-        operands = (Reading(place[node.args[0]], turned),)
-        return Plan("not next" if turned else "next", operands, 0, 0, tuple(path), False, True)
+        following = Reading(place[node.args[0]], turned)
+        return Plan("not next" if turned else "next", (following,), 0, 0, tuple(path), False, True)
     counting = node.window is None and node.polarity == (1 if node.op == "always" else -1)
     plain = all(_plain(graph, inputs[reading.position]) for _, reading in path)
     if node.op == "until":
