@@ -263,7 +263,7 @@ def check_text(name: str, text: _Text, seen: dict[tuple[stl.Formula, bool], _Tex
     seen.setdefault(key, text)
     if not any(node.op in TEMPORAL for node in formula.nodes):
         findings.append(finding("warning", "without a temporal operator only the last sample is judged: always(…)?"))
-    findings += [finding("note", message) for message in _memory_notes(formula)]
+    findings += [finding("note", message) for message in _cost_notes(formula)]
     return findings
 
 
@@ -370,8 +370,10 @@ def _range_text(formula: stl.Formula, index: int) -> str:
     return ", ".join(parts) or "it reads no signal"
 
 
-def _memory_notes(formula: stl.Formula) -> list[str]:
-    """Unbounded operators that look ahead inside another temporal operator keep the whole trace in memory."""
+def _cost_notes(formula: stl.Formula) -> list[str]:
+    """Unbounded operators that look ahead inside another temporal operator keep the whole trace in memory; operators
+    that look ahead in deep nesting are worked out again at every sample.
+    """
     notes: list[str] = []
     nodes = formula.nodes
     inside = [False] * len(nodes)
@@ -381,4 +383,9 @@ def _memory_notes(formula: stl.Formula) -> list[str]:
             notes.append(f"{node.op} without a window inside another temporal operator keeps the whole trace in memory")
         for argument in node.args:
             inside[argument] = inside[index] or node.op in TEMPORAL
+    if stl.Library(formula).reworked:
+        notes.append(
+            "operators that look ahead are nested so deep that open windows are worked out again at every sample: "
+            "some 0.1 ms, more with wider windows; docs/stl.md lists the shapes that cost constant time"
+        )
     return notes

@@ -203,6 +203,11 @@ class Nested:
                 values = settle(-INF, values[1], NAN)
         return negate(values) if leaf.mirrored else values
 
+    @property
+    def reworks(self) -> bool:
+        """Whole-trace evaluation has taken over."""
+        return self._general is not None
+
     def __len__(self) -> int:
         """Kept samples."""
         return len(self._rows) if self._general is None else len(self._general)

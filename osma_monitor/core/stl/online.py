@@ -105,6 +105,12 @@ class Library:
         return self._end
 
     @property
+    def reworked(self) -> tuple[int, ...]:
+        """Positions of the clauses whose open samples are worked out again at every sample: deeply nested ones."""
+        clauses = (clause for clause, _ in self._program.streamed)
+        return tuple(c for c, stream in zip(clauses, self._streams, strict=True) if stream.reworks)
+
+    @property
     def samples(self) -> int:
         """Accepted samples so far."""
         return self._current().samples

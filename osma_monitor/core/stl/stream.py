@@ -37,6 +37,8 @@ class Stream:
         inputs: the nodes that do not look ahead and feed it.
     """
 
+    reworks = True
+
     def __init__(self, graph: Graph, clause: int, inputs: Sequence[int]) -> None:
         self._graph = graph
         self._root = graph.roots[clause]

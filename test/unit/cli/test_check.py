@@ -125,6 +125,23 @@ def test_memory_is_a_note_and_no_finding(clauses):
 
 
 @pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("always(transport -> eventually[0,2](always[0,1](obj_above_table > 0.5)))", ["worked out again"]),
+        ("(eventually[0,2](obj_above_table > 0.5)) until (obj_above_table > 0.3)", ["worked out again"]),
+        ("(eventually(obj_above_table > 0.5)) until (obj_above_table > 0.3)", ["whole trace", "worked out again"]),
+        ("always(transport -> next(obj_above_table > 0.5))", []),
+        ("historically(eventually[0,2](obj_above_table > 0.5))", []),
+    ],
+)
+def test_what_nested_operators_cost_is_a_note(clauses, formula, words):
+    path = clauses(f"clauses:\n  one:\n    formula: {formula}\n")
+    notes = [message for _, message in lines(path, "note")]
+    assert len(notes) == len(words) and all(word in note for word, note in zip(words, notes, strict=True))
+    assert not lines(path, "error") and not lines(path, "warning")
+
+
+@pytest.mark.parametrize(
     ("content", "name", "message"),
     [
         (b"clauses: [", "a.yaml", r"a\.yaml:\d+: no valid YAML"),
