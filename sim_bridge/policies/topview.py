@@ -109,6 +109,13 @@ class TopView:
         if len(pixels) > 1:
             ImageDraw.Draw(image).line(pixels, fill=_PATH_COLOR, width=3)
 
+    def marks(self, image: Image.Image, points: Iterable[Sequence[float]], color: tuple[int, int, int]) -> None:
+        """Small filled dots."""
+        canvas = ImageDraw.Draw(image)
+        for point in points:
+            x, y = self.pixel(point[0], point[1])
+            canvas.ellipse([x - 3, y - 3, x + 3, y + 3], fill=color)
+
     def dots(self, image: Image.Image, points: Sequence[Sequence[float]], first: int = 1) -> None:
         """Numbered candidates."""
         canvas = ImageDraw.Draw(image)
