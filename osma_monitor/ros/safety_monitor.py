@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,12 +44,12 @@ from osma_monitor.ros.inputs import FrameReceiver, ReceiverConfig, default_input
 from osma_monitor.ros.monitor_parameters import PARAMETERS
 from osma_monitor.ros.operator import Operator
 from osma_monitor.ros.parameters import check_parameter_files, declare
+from osma_monitor.ros.reporter import Reporter
 from osma_monitor.ros.robot_inputs import RobotInputs
 from osma_monitor.ros.runtime import Spinner, run_application, settle, spin_until_stopped, warn
 from osma_monitor.ros.text import printable
 from osma_monitor.ros.tiers import read_tiers
 from osma_monitor.ros.tracker import EpisodeTracker, Finished, LogConfig
-from osma_monitor.ros.unknowns import causes
 
 NAME = topics.MONITOR
 _POLL_PERIOD = 0.05  #: s of wall time between looks at time-outs
@@ -74,14 +73,11 @@ class SafetyMonitor(LifecycleNode):
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._last_status: tuple[int, bytes | ClauseStatus] | None = None  #: stamp and message
         self._last_frame_wall = self._last_state_wall = time.monotonic()
-        self._reported: Counter[str] = Counter()
-        self._missed: dict[str, int] = {}  #: deadlines by topic that had passed at the last report
+        self._reporter = Reporter(self.values.stale_after)
         self._problems: dict[str, str] = {}
         self._cannot_judge = ""
         self._said_off: dict[str, str] = {}
         self._said_not_judged: tuple[str, ...] = ()
-        self._unknown: Counter[str] = Counter()  #: frames by what was not known in them
-        self._unknown_reported: Counter[str] = Counter()
         self._polled_wall = 0.0
         self._by_hand: set[str] = set()  #: episodes that a person began: their first stamp is not known beforehand
         self.robot: RobotModel | None = None
@@ -157,7 +153,7 @@ class SafetyMonitor(LifecycleNode):
         self.receiver = FrameReceiver(
             self, self._guarded(self._on_step), self._receiver_config(), self._on_repeat, self._segmenter
         )
-        self._reported, self._missed = Counter(), {}  # a new receiver counts anew
+        self._reporter.begin()
         self._polled_wall = 0.0
         if self._robot_inputs is not None:
             self._robot_inputs.listen()
@@ -403,7 +399,7 @@ class SafetyMonitor(LifecycleNode):
         self.latch.set(update.state, update.reasons, update.stamp_ns)
         self._publish_state()
         if update.state == "unknown":
-            self._unknown.update(causes(update, tracker.monitor.clauses, frame))
+            self._reporter.see(update, tracker.monitor.clauses, frame)
         self._say_what_is_not_judged(tracker.monitor.not_judged)
         self._publish_rest(frame, update, episode_id)
         tracker.log(update)
@@ -520,23 +516,7 @@ class SafetyMonitor(LifecycleNode):
         receiver, tracker = self.receiver, self.tracker
         if receiver is None or tracker is None:
             return
-        problems = receiver.check_publishers()
-        counts = receiver.all_counts()
-        reports = receiver.reports(problems)
-        concerns = [
-            diagnostics.inputs(reports, self.values.stale_after, self._missed),
-            diagnostics.frames(counts, self._reported, receiver.frames, receiver.rate()),
-            diagnostics.episode_log(
-                str(tracker.folder or ""), tracker.disk_error, tracker.counts, tracker.free_bytes()
-            ),
-            diagnostics.verdict(
-                self.latch, self._cannot_judge, tracker.info, tracker.monitor, self._unknown, self._unknown_reported
-            ),
-        ]
-        if self._robot_inputs is not None:
-            concerns[0].values.update(self._robot_inputs.notes())
-        self._reported, self._unknown_reported = Counter(counts), Counter(self._unknown)
-        self._missed = {r.topic: r.missed for r in reports}
+        concerns = self._reporter.concerns(receiver, tracker, self.latch, self._cannot_judge, self._robot_inputs)
         stamp = self.get_clock().now().nanoseconds
         self._diagnostics.publish(diagnostics.to_message(self.get_fully_qualified_name().strip("/"), stamp, concerns))
 
