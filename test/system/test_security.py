@@ -97,3 +97,20 @@ def test_it_is_as_wide_as_the_running_node(nodes, observer, node, parameters):
     observer.until(complete, f"{node} with all that the policy allows", 30, process)
     for got, may in zip(has(), (publish, subscribe, reply), strict=True):
         assert got <= may, f"{node} uses what the policy forbids: {sorted(got - may)}"
+
+
+def test_what_a_robot_file_and_a_joystick_bring_is_allowed_too(nodes, observer):
+    """Transforms, shapes, buttons: subscribed only with such parameters, and within the policy."""
+    process = nodes.start("safety_monitor", episode_log="", robot="turtlebot", joy_begin=0)
+    publish, subscribe, reply = allowed("safety_monitor")
+    look, wanted = observer.node, {"/tf", "/tf_static", "/object_shapes", "/joy"}
+
+    def has():
+        if ("safety_monitor", "/") not in look.get_node_names_and_namespaces():
+            return set()
+        return {n for n, _ in look.get_subscriber_names_and_types_by_node("safety_monitor", "/")}
+
+    observer.until(lambda: wanted <= has(), f"a reader of {wanted}", 30, process)
+    assert has() <= subscribe
+    assert {n for n, _ in look.get_publisher_names_and_types_by_node("safety_monitor", "/")} <= publish
+    assert {n for n, _ in look.get_service_names_and_types_by_node("safety_monitor", "/")} <= reply
