@@ -349,6 +349,7 @@ def test_with_identical_shapes_the_tier_table_still_shows():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("policy", "sign"), [(TierTable, 1), (ReversedTierTable, -1)])
 def test_the_mean_features_show_the_tier_table_in_both_directions(policy, sign):
     """With the real shapes, on the seven cells of a layout."""
@@ -359,6 +360,7 @@ def test_the_mean_features_show_the_tier_table_in_both_directions(policy, sign):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_with_identical_shapes_and_jitter_a_tier_blind_policy_has_0_in_its_interval():
     wanted = tasks([0, 1], list(ROUTES))
     simulation = KitchenSimulation(identical_shapes=True, jitter=StartJitter())
