@@ -7,7 +7,7 @@ Plain data and the small conversions that it drives. Reading and checking the YA
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -176,6 +176,31 @@ class RobotModel:
         for t in self.transforms:
             buffer.set_fixed(t.parent, t.child, Transform(np.array(t.translation), np.array(t.rotation)))
         return buffer
+
+
+#: Frames that robots share.
+SHARED_FRAMES = ("map", "world", "earth")
+
+
+def with_prefixes(robot: RobotModel, frames: str = "", joints: str = "") -> RobotModel:
+    """The robot file for one of several equal robots.
+
+    ``frames`` goes before every frame but the shared ones and those that begin with a slash, ``joints`` before the
+    names of joints in messages; the joints' own names, which records show, stay.
+    """
+
+    def framed(name: str) -> str:
+        shared = not name or name.startswith("/") or name in SHARED_FRAMES
+        return name if shared else f"{frames}{name}"
+
+    return replace(
+        robot,
+        frame=framed(robot.frame),
+        inputs=tuple(replace(i, frame=framed(i.frame)) for i in robot.inputs),
+        joints=tuple(replace(j, source=f"{joints}{j.source_name}") for j in robot.joints),
+        transforms=tuple(replace(t, parent=framed(t.parent), child=framed(t.child)) for t in robot.transforms),
+        force_sensors=tuple(replace(f, frame=framed(f.frame)) for f in robot.force_sensors),
+    )
 
 
 def _column(values: Sequence[float] | Floats, at: int) -> float:

@@ -29,6 +29,13 @@ PARAMETERS = (
     ),
     # frames
     Parameter("robot", str, "", "Robot file, by name or path; empty: the topics of docs/topics.md, joined by stamp."),
+    Parameter(
+        "frame_prefix",
+        str,
+        "",
+        "What goes before the robot file's frames, such as left/ (map, world and frames with a leading slash stay).",
+    ),
+    Parameter("joint_prefix", str, "", "What goes before the robot file's joint names in messages, such as left_."),
     Parameter("obstacles", str, "", "Map of obstacles (YAML) for a robot that tracks none; needs a robot file."),
     Parameter(
         "sources",

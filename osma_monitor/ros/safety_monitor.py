@@ -23,7 +23,7 @@ from visualization_msgs.msg import MarkerArray
 from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.monitor import ClauseEvent, MonitorConfig, Update
-from osma_monitor.core.robot import RobotModel
+from osma_monitor.core.robot import RobotModel, with_prefixes
 from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, Segmenter, Step, by_edge, by_gap
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.configuration import monitor_config
@@ -76,7 +76,7 @@ class SafetyMonitor(LifecycleNode):
         self._reporter = Reporter(self.values.stale_after)
         self._problems: dict[str, str] = {}
         self._cannot_judge = ""
-        self._said_off: dict[str, str] = {}
+        self._said_off: set[str] = set()
         self._said_not_judged: tuple[str, ...] = ()
         self._polled_wall = 0.0
         self._by_hand: set[str] = set()  #: episodes that a person began: their first stamp is not known beforehand
@@ -107,7 +107,7 @@ class SafetyMonitor(LifecycleNode):
         try:
             config = self._monitor_config()
             folder = self._log_folder()
-            self.robot = load_robot(self.values.robot) if self.values.robot else None
+            self.robot = self._load_robot()
             for note in self.robot.notes if self.robot is not None else ():
                 self._report(note)
             if self.values.obstacles and self.robot is None:
@@ -131,6 +131,10 @@ class SafetyMonitor(LifecycleNode):
             f"{len(config.library)} clauses; episodes are logged into {folder}" if folder else "episodes are not logged"
         )
         return TransitionCallbackReturn.SUCCESS
+
+    def _load_robot(self) -> RobotModel | None:
+        v = self.values
+        return with_prefixes(load_robot(v.robot), v.frame_prefix, v.joint_prefix) if v.robot else None
 
     def _failed(self, error: Exception) -> TransitionCallbackReturn:
         """Say why a transition failed."""
@@ -412,13 +416,12 @@ class SafetyMonitor(LifecycleNode):
         self._violations.publish(outputs.violation(event, self.tracker.info.episode_id))
 
     def _say_what_is_off(self, inactive: Mapping[str, str]) -> None:
-        """Clauses that a missing capability switches off, once for each set of them."""
+        """Clauses that a missing capability switches off, each once."""
         off = {clause: reason for clause, reason in inactive.items() if "not available" in reason}
-        if off and off != self._said_off:
-            self.get_logger().warning(
-                "switched off for want of inputs: " + "; ".join(f"{clause}: {reason}" for clause, reason in off.items())
-            )
-        self._said_off = off
+        fresh = [f"{clause}: {reason}" for clause, reason in off.items() if clause not in self._said_off]
+        if fresh:
+            self.get_logger().warning(f"switched off for want of inputs: {'; '.join(fresh)}")
+        self._said_off |= off.keys()
 
     def _say_what_is_not_judged(self, not_judged: tuple[str, ...]) -> None:
         """What came after the first frame of the episode, once."""

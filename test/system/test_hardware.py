@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("rclpy")
 
 from diagnostic_msgs.msg import DiagnosticArray
-from driving import SO101, alive, call, now, of, refused, told, values
+from driving import SO101, Driver, alive, call, now, of, refused, told, values
+from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import Odometry
 from osma_monitor.msg import ClauseStatus, Contacts, EpisodeEvent, EpisodeSummary, ObjectStates, SafetyState
 from osma_monitor.msg import RawFrame as RawFrameMsg
 from osma_monitor.srv import Acknowledge, BeginEpisode, CorrectOutcome, EndEpisode
-from sensor_msgs.msg import Joy
+from sensor_msgs.msg import JointState, Joy
 
 from osma_monitor.io.store import read_episodes
 from osma_monitor.ros import topics
@@ -107,6 +108,34 @@ def test_with_a_robot_file_the_first_frame_begins_an_episode_and_a_pause_ends_it
     seen = len(status)
     arm.until(lambda: len(status) > seen + 10, "10 frames of the next one", arm.send, monitor)
     assert status[0].episode_id != status[-1].episode_id
+    off = [line for line in monitor.output.splitlines() if "switched off for want of inputs" in line]
+    assert off and sum(line.count("human_separation: ") for line in off) == 1, "said once, not once an episode"
+
+
+def test_two_equal_arms_share_a_robot_file_by_prefixes(observer, nodes, tmp_path):
+    """One bus of joint states for both arms; each monitor takes its own joints and frames."""
+    driver = Driver(observer)
+    both = [driver.publisher(JointState, f"/{side}/joint_states") for side in ("left", "right")]
+    poses = {side: driver.publisher(PoseStamped, f"/{side}/ee_pose") for side in ("left", "right")}
+    names = [f"{side}_{name}" for name in SO101 for side in ("right", "left")]
+
+    def send():
+        stamp = now()
+        for publisher in both:
+            publisher.publish(JointState(header=header(stamp), name=names, position=[50.0, -50.0] * len(SO101)))
+        for side, publisher in poses.items():
+            publisher.publish(PoseStamped(header=header(stamp, f"{side}/base_link")))
+
+    frames, monitors = {}, []
+    for side in ("left", "right"):
+        frames[side] = observer.listen(RawFrameMsg, f"/{side}/{of(topics.FRAME)}")
+        own = {"frame_prefix": f"{side}/", "joint_prefix": f"{side}_", "episode_log": tmp_path / side}
+        monitors.append(nodes.start("safety_monitor", name=side, namespace=f"/{side}", robot="so101", **own))
+    driver.until(lambda: all(len(f) > 5 for f in frames.values()), "frames of both", send, *monitors)
+    for side, sign in (("left", -1), ("right", 1)):
+        frame = msg_to_frame(frames[side][-1])
+        assert frame.joints.name == SO101 and frame.joints.position[0] == pytest.approx(sign * 0.96)
+        assert frame.ee is not None and frame.ee.position.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_nan_odometry_is_unknown_not_safe(watched):

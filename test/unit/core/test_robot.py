@@ -1,18 +1,23 @@
 """Robot files: joints in any order and unit, force sensors, gripper contact."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 from osma_monitor.core.robot import (
+    FixedTransform,
     ForceSensor,
     GripperSpec,
+    InputSpec,
     JointSpec,
     RobotModel,
     contact_force,
     convert_joints,
     gripper_contact,
     measure_tare,
+    with_prefixes,
 )
 from osma_monitor.core.signals.raw import Joints
 from osma_monitor.core.signals.transforms import Transform
@@ -70,3 +75,25 @@ def test_weight_and_bias_are_taken_off_in_any_pose(seed):
     assert force == pytest.approx(push)
     with pytest.raises(ValueError, match="no readings of wrench"):
         measure_tare(sensor, np.zeros((0, 3)), Transform(np.zeros(3), rest.as_quat()))
+
+
+def test_prefixes_make_one_file_serve_several_robots():
+    robot = RobotModel(
+        "arm",
+        frame="base",
+        inputs=(InputSpec("objects", "seen", frame="camera"), InputSpec("base", "odom", frame="map")),
+        joints=(JointSpec("a"), JointSpec("b", source="motor_1")),
+        transforms=(FixedTransform("base", "camera"), FixedTransform("map", "base"), FixedTransform("/table", "base")),
+        force_sensors=(ForceSensor("wrench", "tool"),),
+    )
+    left = with_prefixes(robot, "left/", "left_")
+    assert left.frame == "left/base" and [i.frame for i in left.inputs] == ["left/camera", "map"]
+    assert [(t.parent, t.child) for t in left.transforms] == [
+        ("left/base", "left/camera"),
+        ("map", "left/base"),
+        ("/table", "left/base"),
+    ]
+    assert left.force_sensors[0].frame == "left/tool"
+    joints = convert_joints(left, ["left_motor_1", "right_a", "left_a"], [1.0, 2.0, 3.0], [], [])
+    assert joints.name == ("a", "b") and joints.position.tolist() == [3.0, 1.0]
+    assert with_prefixes(robot) == replace(robot, joints=(JointSpec("a", source="a"), robot.joints[1]))
