@@ -109,7 +109,7 @@ def test_with_a_robot_file_the_first_frame_begins_an_episode_and_a_pause_ends_it
     arm.until(lambda: len(status) > seen + 10, "10 frames of the next one", arm.send, monitor)
     assert status[0].episode_id != status[-1].episode_id
     off = [line for line in monitor.output.splitlines() if "switched off for want of inputs" in line]
-    assert off and sum(line.count("human_separation: ") for line in off) == 1, "said once, not once an episode"
+    assert off and sum(line.count("max_contact_force_under_200N: ") for line in off) == 1, "once, not once an episode"
 
 
 def test_two_equal_arms_share_a_robot_file_by_prefixes(observer, nodes, tmp_path):
