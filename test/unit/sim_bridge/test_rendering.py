@@ -172,7 +172,7 @@ def test_where_nothing_can_be_rendered_it_is_said(monkeypatch):
 
 
 def test_a_view_that_does_not_exist_is_said():
-    with pytest.raises(UserError, match="choose one of drawn, rendered"):
+    with pytest.raises(UserError, match="one of drawn, rendered"):
         make_policy("pivot", view="photo")
-    with pytest.raises(UserError, match="choose one of drawn, rendered"):
+    with pytest.raises(UserError, match="one of drawn, rendered"):
         make_policy("rollout_selection", view="photo")
