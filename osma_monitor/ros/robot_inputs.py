@@ -35,13 +35,11 @@ from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, f
 from osma_monitor.msg import ObjectShapes
 from osma_monitor.ros import topics
 from osma_monitor.ros.conversions import to_ns
-from osma_monitor.ros.inputs import TopicInput
+from osma_monitor.ros.inputs import ReceiverConfig, TopicInput, check_size
 from osma_monitor.srv import Tare as TareService
 
 Refuse = Callable[[str, str, str], None]  #: topic, kind, detail
 _READINGS = 2000
-_MOST_FRAMES = 4096  #: of /tf: a broken sender must not fill our memory
-_LONGEST_NAME = 256
 _NAMED = 32  #: frames that counts and diagnostics name; the others are counted together
 _UNIT_TOLERANCE = 0.01  #: of a quaternion's squared length, as in tf2
 
@@ -49,8 +47,19 @@ _UNIT_TOLERANCE = 0.01  #: of a quaternion's squared length, as in tf2
 class RobotInputs:
     """Subscribable inputs of a robot, its transforms, and its force sensors."""
 
-    def __init__(self, node: Node, robot: RobotModel, refuse: Refuse, obstacles: ObstacleMap | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        robot: RobotModel,
+        refuse: Refuse,
+        obstacles: ObstacleMap | None = None,
+        *,
+        max_elements: int = ReceiverConfig.max_elements,
+        max_text: int = ReceiverConfig.max_text,
+    ) -> None:
+        """``max_elements`` bounds shapes, frames and transforms, ``max_text`` their names: as for other messages."""
         self.robot = robot
+        self._max_elements, self._max_text = max_elements, max_text
         self._field = ObstacleField(obstacles, footprint_solids(robot.footprint)) if obstacles is not None else None
         self._footprint = [
             Primitive(s.primitive, s.size, s.position, s.orientation) for s in robot.footprint if s.frame in BASE_FRAMES
@@ -128,14 +137,23 @@ class RobotInputs:
     def take_shapes(self, message: ObjectShapes) -> None:
         """Collision shapes of objects; those of other objects stay."""
         try:
-            self._shapes.update(object_shapes(message))
+            check_size(message, self._max_elements, self._max_text)
+            shapes = object_shapes(message)
         except ValueError as error:
             self._refuse(topics.OBJECT_SHAPES, "malformed", str(error))
+            return
+        if len(self._shapes.keys() | shapes.keys()) > self._max_elements:
+            self._refuse(topics.OBJECT_SHAPES, "too many objects", f"more than {self._max_elements}")
+            return
+        self._shapes.update(shapes)
 
     def take_transforms(self, message: Any, fixed: bool) -> None:
         """A tf2_msgs/TFMessage. ``fixed``: of /tf_static; a stamp of zero means the same."""
         topic = topics.TF_STATIC if fixed else topics.TF
-        for item in message.transforms[:_MOST_FRAMES]:
+        if len(message.transforms) > self._max_elements:
+            self._refuse(topic, "malformed", f"transforms has {len(message.transforms)} elements")
+            return
+        for item in message.transforms:
             parent, child = item.header.frame_id, item.child_frame_id
             p, q = item.transform.translation, item.transform.rotation
             numbers = np.array([p.x, p.y, p.z, q.x, q.y, q.z, q.w])
@@ -159,9 +177,9 @@ class RobotInputs:
             return "no rotation"
         if not parent.strip("/") or not child.strip("/") or parent.strip("/") == child.strip("/"):
             return "no two frames"
-        if max(len(parent), len(child)) > _LONGEST_NAME:
+        if max(len(parent), len(child)) > self._max_text:
             return "name too long"
-        if len(self.buffer) >= _MOST_FRAMES and child not in self.buffer:
+        if len(self.buffer) >= self._max_elements and child not in self.buffer:
             return "too many frames"
         return ""
 
@@ -215,7 +233,7 @@ class RobotInputs:
             self._refuse(topic, f"{kind}, more than {_NAMED} names", str(error))
             return
         self._named.add(frame)
-        self._refuse(topic, f"{kind} {frame[:_LONGEST_NAME]!r}", str(error))
+        self._refuse(topic, f"{kind} {frame[:256]!r}", str(error))
 
     def _force_input(self, sensor: ForceSensor) -> TopicInput:
         def convert(message: WrenchStamped) -> Floats:

@@ -114,7 +114,8 @@ class SafetyMonitor(LifecycleNode):
                 raise UserError("a map of obstacles needs a robot file with a footprint: give the parameter robot")
             if self.robot is not None:
                 obstacles = load_obstacles(self.values.obstacles) if self.values.obstacles else None
-                self._robot_inputs = RobotInputs(self, self.robot, self._refuse_input, obstacles)
+                limits = {"max_elements": self.values.max_elements, "max_text": self.values.max_text}
+                self._robot_inputs = RobotInputs(self, self.robot, self._refuse_input, obstacles, **limits)
             self._world = self.robot.frame if self.robot is not None else conversions.WORLD_FRAME
             self._tiers = read_tiers() if self.values.markers else {}
             self._inputs = self._robot_inputs.topic_inputs() if self._robot_inputs else default_inputs()

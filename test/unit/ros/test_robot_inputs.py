@@ -23,9 +23,9 @@ pytestmark = pytest.mark.ros
 STAMP = 5 * 10**9
 
 
-def robot_inputs(text):
+def robot_inputs(text, **limits):
     refused = []
-    inputs = RobotInputs(None, parse_robot(text), lambda *args: refused.append(args))
+    inputs = RobotInputs(None, parse_robot(text), lambda *args: refused.append(args), **limits)
     return inputs, {i.topic: i for i in inputs.topic_inputs()}, refused
 
 
@@ -130,7 +130,7 @@ def test_transforms_of_tf_are_used_at_the_stamp():
         ("base", "bad", 0.0, "no rotation"),
         ("base", "/base", 1.0, "no two frames"),
         ("", "bad", 1.0, "no two frames"),
-        ("base", "b" * 257, 1.0, "name too long"),
+        ("base", "b" * 4097, 1.0, "name too long"),
     ):
         robot.take_transforms(tf_message(parent, child, STAMP, 0.0, w), fixed=True)
         assert refused[-1][:2] == ("/tf_static", kind)
@@ -143,10 +143,14 @@ def test_transforms_of_tf_are_used_at_the_stamp():
 
 
 def test_a_broken_sender_of_transforms_fills_no_memory():
-    robot, inputs, refused = robot_inputs(ARM)
-    for i in range(5000):
+    robot, inputs, refused = robot_inputs(ARM, max_elements=500)
+    for i in range(1000):
         robot.take_transforms(tf_message("base", f"frame{i}", STAMP, 1.0), fixed=False)
-    assert len(robot.buffer) == 4096 and refused[-1][1] == "too many frames"
+    assert len(robot.buffer) == 500 and refused[-1][1] == "too many frames"
+    flood = tf_message("base", "x", STAMP, 1.0)
+    flood.transforms = list(flood.transforms) * 501
+    robot.take_transforms(flood, fixed=True)
+    assert refused[-1] == ("/tf_static", "malformed", "transforms has 501 elements")
     assert len(robot.notes()["frames"]) < 1000
     message = PoseStamped(header=header(STAMP))
     for i in range(100):
@@ -253,6 +257,13 @@ def test_distances_come_from_footprint_and_shapes():
     ball.dimensions.append(1.0)
     robot.take_shapes(ball)
     assert refused[-1][:2] == ("object_shapes", "malformed")
+    robot, _, refused = robot_inputs(MOBILE, max_elements=2, max_text=20)
+    ball.dimensions.pop()
+    for name, kind in (("a", ""), ("b", ""), ("c", "too many objects"), ("d" * 21, "malformed"), ("a", "")):
+        ball.id = [name]
+        refused.clear()
+        robot.take_shapes(ball)
+        assert [k for _, k, _ in refused] == ([kind] if kind else [])
 
 
 def test_a_map_gives_obstacles_to_a_robot_that_tracks_none():
