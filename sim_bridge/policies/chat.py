@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from osma_monitor.core.errors import EXIT_ENVIRONMENT, UserError
+from sim_bridge.options import checked, new_file
 
 Message = Mapping[str, Any]
 
@@ -102,10 +103,15 @@ class ChatClient:
         self._key_env = api_key_env
         self._timeout, self._retries, self._backoff, self._sleep = timeout_s, retries, backoff_s, sleep
         self._settings = {"temperature": temperature, "max_tokens": max_tokens}
-        self._record = Path(record) if record is not None else None
+        self._record = new_file("record", record) if record is not None else None
         self._replay = _read_transcript(Path(replay)) if replay is not None else None
         self.asked = 0  #: questions answered
         self.retried = 0  #: failed attempts that were repeated
+
+    @classmethod
+    def of(cls, given: ChatClient | Mapping[str, Any], owner: str) -> ChatClient:
+        """The client, or one of these options. UserError for ``owner`` where they are none or not enough."""
+        return given if isinstance(given, ChatClient) else cls(**checked(owner, cls, given))
 
     def ask(self, messages: Sequence[Message]) -> str:
         """The answer's text. ChatError when all attempts fail or a replay does not know the question."""

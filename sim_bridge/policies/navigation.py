@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeInfo
+from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.kitchen.layout import BASE_RADIUS_M, Caution, load_tiers
 from sim_bridge.kitchen.planning import FloorMap, Path, disc, floor_map, plan
 from sim_bridge.kitchen.tasks import parse_task
+from sim_bridge.options import at_least
 from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower, planar_pose
 from sim_bridge.policies.scene_view import (
     GENERIC_RADIUS_M,
@@ -138,6 +140,8 @@ class TierTable(Navigator):
 
     def __init__(self, table: Mapping[str, Caution] | None = None) -> None:
         tiers = load_tiers().tiers
+        if table is not None and (unknown := [name for name in table if name not in tiers]):
+            raise UserError(f"table: {unknown[0]!r} is no tier; expected {', '.join(tiers)}")
         self._table: Mapping[str, Caution] = table or {name: tier.caution for name, tier in tiers.items()}
 
     def caution(self, seen: Seen) -> Caution | None:
@@ -171,6 +175,8 @@ class ReversedTierTable(TierTable):
 
     def __init__(self, table: Mapping[str, Caution] | None = None) -> None:
         super().__init__(table)
+        if missing := [name for name in ("low", "moderate", "high") if name not in self._table]:
+            raise UserError(f"table: {missing[0]} is missing; to turn it upside down takes low, moderate and high")
         self._table = {"low": self._table["high"], "moderate": self._table["moderate"], "high": self._table["low"]}
 
 
@@ -194,6 +200,8 @@ class RandomJoints:
     seeded = True
 
     def __init__(self, hold_frames: int = 10, step: float = 0.25) -> None:
+        at_least("the policy random_joints", "hold_frames", hold_frames, 1)
+        at_least("the policy random_joints", "step", step, 0)
         self._hold, self._step = hold_frames, step
 
     def reset(self, info: EpisodeInfo) -> None:
@@ -221,6 +229,7 @@ class RandomWalk:
     seeded = True
 
     def __init__(self, hold_frames: int = 20, speed: float = 0.5, yaw_rate: float = 0.6) -> None:
+        at_least("the policy random_walk", "hold_frames", hold_frames, 1)
         self._hold, self._speed, self._rate = hold_frames, speed, yaw_rate
 
     def reset(self, info: EpisodeInfo) -> None:

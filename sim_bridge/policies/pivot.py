@@ -95,7 +95,7 @@ class ChatChooser:
     """
 
     def __init__(self, client: ChatClient | Mapping[str, Any]) -> None:
-        self.client = client if isinstance(client, ChatClient) else ChatClient(**client)
+        self.client = ChatClient.of(client, "the policy pivot with chooser=chat")
         self.unparsed = 0
 
     def choose(self, points: Floats, situation: Situation, round_number: int, count: int) -> list[int]:
@@ -166,6 +166,11 @@ class Pivot:
         check_condition(condition)
         self._condition = condition
         self._views = Views(view)
+        if options and chooser != "chat":
+            raise UserError(
+                f"option {next(iter(options))}: goes with chooser=chat alone; the policy pivot takes chooser, "
+                "candidates, condition and view"
+            )
         if isinstance(chooser, str):
             if chooser not in ("scorer", "chat"):
                 raise UserError(f"chooser {chooser!r} does not exist; choose scorer or chat")

@@ -27,6 +27,7 @@ from osma_monitor.core.metrics import candidates as candidate_metrics
 from osma_monitor.core.signals.raw import CONTACT_YES, OBSTACLE_ROLES, RawFrame
 from sim_bridge.kitchen.instructions import check_condition, task_instruction
 from sim_bridge.kitchen.tasks import Task, parse_task
+from sim_bridge.options import at_least, new_file
 from sim_bridge.policies import prompts
 from sim_bridge.policies.base import Policy
 from sim_bridge.policies.chat import ChatClient, ChatError, answered, append_line, text_message
@@ -62,6 +63,7 @@ class NoisyShortestPath(ShortestPath):
     seeded = True
 
     def __init__(self, noise: float = 0.25) -> None:
+        at_least("the policy noisy_shortest_path", "noise", noise, 0)
         self._noise = noise  #: standard deviation of the offset, m/s
         self._offset = (0.0, 0.0)
 
@@ -171,7 +173,7 @@ class ChatVerifier:
     def __init__(self, client: ChatClient | Mapping[str, Any], image_format: ImageFormat = "grid") -> None:
         if image_format not in get_args(ImageFormat):
             raise UserError(f"image format {image_format!r}: choose one of {', '.join(get_args(ImageFormat))}")
-        self.client = client if isinstance(client, ChatClient) else ChatClient(**client)
+        self.client = ChatClient.of(client, "the policy rollout_selection with verifier=chat (its client)")
         self._format: ImageFormat = image_format
         self.unparsed = 0  #: answers that are neither a candidate nor a rejection, over all episodes
 
@@ -259,6 +261,17 @@ def read_decisions(path: Path | str) -> list[candidate_metrics.Decision]:
     return found
 
 
+def _for_the_twin(given: Mapping[str, Any]) -> dict[str, Any]:
+    if not given:
+        return {}
+    from sim_bridge.hosts import checked_options
+    from sim_bridge.kitchen.simulation import KitchenSimulation  # only this policy needs the simulator
+
+    found = checked_options("kitchen", KitchenSimulation, given)
+    KitchenSimulation(**found).close()
+    return found
+
+
 class RolloutSelection:
     """Chooses among rollouts of a stochastic policy.
 
@@ -289,9 +302,12 @@ class RolloutSelection:
         self._views = Views(view)
         if k < 1:
             raise UserError(f"k = {k}: expected at least one candidate")
+        at_least("the policy rollout_selection", "verifier_seed", verifier_seed, 0)
         if isinstance(verifier, str):
             if verifier not in ("scorer", "chat"):
                 raise UserError(f"verifier {verifier!r} does not exist; choose scorer or chat")
+            if verifier == "scorer" and client is not None:
+                raise UserError("client: goes with verifier=chat; add it, or leave client out")
             if verifier == "chat" and client is None:
                 raise UserError("the chat verifier needs client: {url, model}")
             verifier = (
@@ -299,8 +315,8 @@ class RolloutSelection:
             )
         self._verifier, self._k, self._seed = verifier, k, verifier_seed
         self._base: Stochastic = base if base is not None else NoisyShortestPath()
-        self._options = dict(simulation_options or {})
-        self._log = None if log is None else Path(log)
+        self._options = _for_the_twin(simulation_options or {})
+        self._log = None if log is None else new_file("log", log)
         self.decisions: list[Decision] = []
         self._twin: Any = None
         self._said = ""  #: options of the simulation that is driven

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.kitchen.instructions import goal_phrase, obstacle_phrase
 from sim_bridge.kitchen.layout import R_BASE_M, load_tiers
 from sim_bridge.kitchen.tasks import HUMAN_ROUTE, Task
+from sim_bridge.options import checked
 from sim_bridge.policies import prompts
 from sim_bridge.policies.chat import ChatClient, text_message
 from sim_bridge.policies.program import (
@@ -155,7 +157,7 @@ class ChatSource:
             raise UserError(f"method {method!r} does not exist; choose one of {', '.join(get_args(Method))}")
         if guidance not in get_args(Guidance):
             raise UserError(f"guidance {guidance!r} does not exist; choose one of {', '.join(get_args(Guidance))}")
-        self.client = client if isinstance(client, ChatClient) else ChatClient(**client)
+        self.client = ChatClient.of(client, "the value source chat (its client)")
         self._method, self._guidance, self._base_radius, self._images = method, guidance, base_radius_m, images
 
     def plan(self, situation: Situation) -> Plan:
@@ -271,9 +273,15 @@ def _plain(name: str) -> str:
 
 
 def make_source(kind: str, **options: Any) -> ValueSource:
-    """A source by name: ``table``, ``file`` or ``chat``; ``options`` go to its constructor."""
+    """A source by name: ``table``, ``file`` or ``chat``; ``options`` go to its constructor (see sim_bridge.options)."""
     sources: Mapping[str, Any] = {"table": TableSource, "file": FileSource, "chat": ChatSource}
     if kind not in sources:
         raise UserError(f"value source {kind!r} does not exist; choose one of {', '.join(sources)}")
-    source: ValueSource = sources[kind](**options)
+    if kind == "chat" and "client" not in options:
+        raise UserError("source=chat needs the option client='{url: http://localhost:8000/v1, model: NAME}'")
+    for name in options:
+        others = [other for other, cls in sources.items() if name in inspect.signature(cls).parameters]
+        if others and kind not in others:
+            raise UserError(f"option {name} goes with source={' or source='.join(others)}, not with source={kind}")
+    source: ValueSource = sources[kind](**checked(f"the value source {kind}", sources[kind], options))
     return source

@@ -239,9 +239,9 @@ def test_tasks_come_from_names_patterns_and_files(tmp_path: Path) -> None:
         (["run", *TASKS, "--policy", "cautious", "--option", "x"], "--option x: expected KEY=VALUE"),
         (
             ["run", *TASKS, "--policy", "random_walk", "--option", "x=1"],
-            "--option x: the policy random_walk has no such option; it takes hold_frames",
+            "the policy random_walk has no option 'x'; it takes hold_frames",
         ),
-        (["run", *TASKS, "--policy", "learned"], "the policy learned needs --option path=VALUE; it takes path"),
+        (["run", *TASKS, "--policy", "learned"], "the policy learned needs the option path; it takes path"),
         (["run", "--resume", "none"], "needs the folder of a run made by osma run or demo"),
         (["run", *TASKS, "--resume", "none"], "give it alone"),
     ],
@@ -301,6 +301,36 @@ def test_an_option_that_the_simulation_does_not_take_is_said_before_the_run(
     assert main(["run", TASKS[0], "--policy", "hold", "--out", "x", "--host-option", option]) == 2
     assert words in capsys.readouterr().err
     assert not Path("x").exists()
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "words"),
+    [
+        ("pivot", ["chooser=chat"], "needs the options url and model"),
+        ("voxposer", ["source=chat"], "needs the option client"),
+        ("voxposer", ["source=file"], "needs the option path"),
+        ("rollout_selection", ["k=abc"], "option k of the policy rollout_selection is 'abc'; expected a whole number"),
+        ("rollout_selection", ["k=0"], "--policy rollout_selection: k = 0: expected at least one candidate"),
+        ("cautious", ["table=5"], "option table of the policy cautious is 5; expected a mapping"),
+        ("pivot", ["chooser=bla"], "choose scorer or chat"),
+        ("hold", ["speed=1"], "the policy hold has no option 'speed'"),
+    ],
+)
+def test_an_option_that_the_policy_does_not_take_is_said_before_the_run(
+    policy: str, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word for option in options for word in ("--option", option)]
+    assert main(["run", TASKS[0], "--policy", policy, *given]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err and captured.err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+def test_a_task_that_a_host_lacks_is_said_before_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("lerobot_env_so101")
+    assert main(["run", "so101/pick_cub", "--policy", "hold"]) == 2
+    assert "did you mean so101/pick_cube" in capsys.readouterr().err
+    assert not Path("runs").exists()
 
 
 def test_a_plan_survives_its_file_and_a_broken_one_is_named(tmp_path: Path) -> None:
