@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("rclpy")
 
 from diagnostic_msgs.msg import DiagnosticArray
 from driving import SO101, Driver, alive, now, of, refused, told
+from geometry_msgs.msg import WrenchStamped
 from nav_msgs.msg import Odometry
 from osma_monitor.msg import (
     ClauseList,
@@ -19,15 +21,17 @@ from osma_monitor.msg import (
     EpisodeEvent,
     EpisodeSummary,
     ObjectStates,
+    RawFrame,
     SafetyState,
     Violation,
 )
+from osma_monitor.srv import Tare
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from osma_monitor.io.store import read_episodes
 from osma_monitor.ros import topics
-from osma_monitor.ros.conversions import header, to_time
+from osma_monitor.ros.conversions import header, msg_to_frame, to_time
 
 pytestmark = pytest.mark.ros
 DRIVER = Path(__file__).with_name("driver_process.py")
@@ -244,3 +248,70 @@ def test_text_with_newlines_and_markup_reaches_no_log_as_it_is(observer, nodes, 
     texts = [base.monitor.output, *(s.message for a in base.diagnostics for s in a.status)]
     texts += [v.value for a in base.diagnostics for s in a.status for v in s.values]
     assert all("\x1b" not in text and "two\n" not in text for text in texts)
+
+
+SENSOR = """
+name: cell
+frame: base
+inputs: [{part: joints, topic: joint_states}]
+primary: joint_states
+gripper: {joint: finger, least_effort: 2.0}
+force_sensors: [{topic: wrench, frame: tool, body: hand, payload_mass: 1.0}]
+transforms: [{parent: base, child: tool, rotation: [1.0, 0.0, 0.0, 0.0]}]
+"""
+
+
+@pytest.fixture
+def cell(observer, nodes, tmp_path):
+    """An arm that points down, with a force sensor that is off by 7 N and a gripper that is told by its effort."""
+    arm = Listening(observer)
+    joints = arm.publisher(JointState, topics.JOINT_STATES)
+    wrench = arm.publisher(WrenchStamped, "wrench")
+    arm.grip, arm.pressed = 0.0, 0.0
+
+    def send():
+        stamp = now()
+        measured = WrenchStamped(header=header(stamp, "tool"))
+        measured.wrench.force.z = 9.81 + 7.0 + arm.pressed  # payload, bias, contact; z of the tool points down
+        wrench.publish(measured)
+        joints.publish(JointState(header=header(stamp), name=["finger"], position=[0.0], effort=[arm.grip]))
+
+    arm.send = send
+    arm.frames = observer.listen(RawFrame, of(topics.FRAME))
+    (tmp_path / "cell.yaml").write_text(SENSOR)
+    arm.start = lambda **more: nodes.start(
+        "safety_monitor", robot=tmp_path / "cell.yaml", episode_log=tmp_path / "run", templates=["pnp_basic"], **more
+    )
+    return arm
+
+
+def test_force_sensors_are_tared_on_command_and_the_payload_is_taken_off(cell, observer):
+    cell.monitor = cell.start()
+
+    def force():
+        return np.abs(msg_to_frame(cell.frames[-1]).contacts.force).max() if cell.frames else np.nan
+
+    cell.until(lambda: force() == pytest.approx(7.0), "the bias alone", cell.send, cell.monitor)
+    client = observer.node.create_client(Tare, of(topics.TARE))
+    cell.until(client.service_is_ready, "the service", cell.send, cell.monitor)
+    answer = client.call_async(Tare.Request(seconds=0.2))
+    cell.until(answer.done, "the answer", cell.send, cell.monitor)
+    assert answer.result().success and list(answer.result().bias) == pytest.approx([0.0, 0.0, 7.0])
+    cell.until(lambda: force() == pytest.approx(0.0, abs=1e-9), "nothing", cell.send, cell.monitor)
+    cell.pressed = 25.0
+    cell.until(lambda: force() == pytest.approx(25.0), "the contact alone", cell.send, cell.monitor)
+
+
+def test_a_gripper_that_closes_begins_an_episode_and_one_that_opens_ends_it(cell, tmp_path):
+    cell.monitor = cell.start(episode_rule="gripper")
+    cell.until(lambda: cell.states, "the monitor", cell.send, cell.monitor)
+    assert not cell.status
+    cell.grip = 5.0
+    cell.until(lambda: len(cell.status) > 10, "10 frames", cell.send, cell.monitor)
+    cell.grip = 0.0
+    cell.until(lambda: cell.summaries, "the end", cell.send, cell.monitor)
+    seen = len(cell.status)
+    cell.until(lambda: cell.states[-1].reasons == ["no episode runs"], "no episode", cell.send, cell.monitor)
+    assert len(cell.status) == seen
+    [record] = read_episodes(tmp_path / "run")
+    assert record.complete and record.outcome.reason == "edge"
