@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from osma_monitor.cli.episodes import told
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK
 from osma_monitor.io.dataset import compact
+from osma_monitor.io.sources import Findings, distinct
 
 
 def register(app: typer.Typer) -> None:
@@ -27,15 +28,18 @@ def compact_runs(
 
     The sources stay. Files that can't be read are named, the rest is merged, and the exit code is 2.
     """
-    problems: list[str] = []
+    found = Findings()
+    paths = distinct(paths, found)
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
         count = compact(
-            paths, out, progress=lambda done, total: bar.update(task, completed=done, total=total), problems=problems
+            paths,
+            out,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            problems=found.problems,
         )
-    for problem in problems:
-        print(f"osma: {problem}", file=sys.stderr)
+    wrong = told(found)
     print(f"{out}: {count} episodes")
-    return EXIT_BAD_INPUT if problems else EXIT_OK
+    return EXIT_BAD_INPUT if wrong else EXIT_OK

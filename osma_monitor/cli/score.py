@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,8 @@ from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import GATE_SEMANTICS
 from osma_monitor.io.configuration import monitor_config
-from osma_monitor.io.sources import Findings
+from osma_monitor.io.rejudge import rejudge
+from osma_monitor.io.sources import Findings, distinct
 from osma_monitor.report import decision_tables, forecast_tables
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.forecast_tables import Forecasts
@@ -44,7 +46,7 @@ def score(
         list[str] | None, typer.Option(help="Columns to group by: suite, policy, task, seed or any attribute.")
     ] = None,
     form: Annotated[str, typer.Option("--format", help="text, csv, markdown or latex.")] = "text",
-    table: Annotated[list[str] | None, typer.Option(help="Only this table; may be given again.")] = None,
+    table: Annotated[list[str] | None, typer.Option(help="Only this table; several with commas.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table, not only the main ones.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write one file a table into this folder.")] = None,
     mapping: Annotated[
@@ -52,6 +54,9 @@ def score(
     ] = None,
     library: Annotated[Path | None, typer.Option(help="Clause library for what is not judged yet.")] = None,
     gates: Annotated[str, typer.Option(help="Gate semantics for it: boolean or quantitative.")] = "boolean",
+    again: Annotated[
+        bool, typer.Option("--rejudge", help="Judge stored episodes again by these, from their stored signals.")
+    ] = False,
     scheduler: Annotated[str, typer.Option(help="Dask scheduler whose workers read and judge, tcp://host:8786.")] = "",
     preferences: Annotated[
         Path | None, typer.Option(help="Write preference pairs as JSON lines: safe over unsafe successes of one start.")
@@ -77,15 +82,20 @@ def score(
     exit code 2; the rest is scored.
     """
     chosen = format_of(form)
+    names = columns(table or [])
+    if mapping is not None and not mapping.is_file():
+        raise UserError(f"--map {mapping}: no such file; osma map BAG writes one")
     whole = everything or out is not None
-    rescore = whole or bool({"sensitivity", "rankings"} & set(table or ()))
+    rescore = whole or bool({"sensitivity", "rankings"} & set(names))
     keys = columns(by or []) or DEFAULT_BY
     found = Findings()
+    paths = distinct(paths, found)
     config = judge(library, gates)
     trend = Forecasts(config) if forecasts else None
     judges, records = libraries(paths, library), None
-    if scheduler or trend is not None:
+    if scheduler or trend is not None or again:
         read = episodes(paths, config, mapping, found, scheduler)
+        read = rejudge(read, config, found.problems) if again else read
         records = trend.of(read) if trend is not None else read
     with workers(jobs) as each:
         given = (
@@ -96,7 +106,12 @@ def score(
         report = make_report(given, keys, libraries=judges, rescore=rescore, plan=plan_of(paths), each=each)
     tables = [*report.tables, *decision_tables.all_tables(_decisions(decisions or []))]
     tables += based([forecast_tables.forecasts(trend)], report.basis) if trend is not None else []
-    selected = select(tables, table or [], whole, chosen == "csv" and out is None)
+    selected = [grouped(t, keys) for t in select(tables, names, whole, chosen == "csv" and out is None)]
+    if chosen == "csv" and out is None and not names:
+        print(
+            f"osma: CSV prints one table, here {selected[0].key}; --table names another, --out writes all",
+            file=sys.stderr,
+        )
     if out is not None:
         for path in write(selected, out, chosen):
             print(path)
@@ -107,6 +122,10 @@ def score(
         _write_preferences(report.scores, preferences)
     if report.scores is not None and not report.scores.clauses:
         print("osma: Safety is unknown: no scored clause is active; --table inactive says why", file=sys.stderr)
+    if library is not None and report.scores is not None and config.library.hash not in report.scores.library_hash:
+        found.remarks.append(
+            f"--library {library}: not used, these episodes are judged already; --rejudge does it anew"
+        )
     if told(found):
         return EXIT_BAD_INPUT
     if fail_on_violation and report.scores is not None:
@@ -169,6 +188,14 @@ def select(tables: Sequence[Table], keys: Sequence[str], everything: bool, only_
             raise UserError("--format csv prints one table; name one with --table, or write all with --out FOLDER")
         picked = picked[:1]
     return picked
+
+
+def grouped(table: Table, by: Sequence[str]) -> Table:
+    """The table, with a note where it has no column that it was to be grouped by."""
+    absent = [name for name in by if name not in table.frame.columns and name not in DEFAULT_BY]
+    if not absent or table.empty:
+        return table
+    return replace(table, notes=(*table.notes, f"This table is not grouped by {', '.join(absent)}."))
 
 
 def write(tables: Sequence[Table], folder: Path, form: Format) -> list[Path]:

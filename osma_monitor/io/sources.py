@@ -115,6 +115,21 @@ def expand(path: Path | str) -> list[Path]:
         return children or [path]
 
 
+def distinct(paths: Iterable[Path | str], findings: Findings) -> list[Path]:
+    """Every source once; a path that names one again, or a part of one, becomes a remark."""
+    given = [Path(path) for path in paths]
+    places = [path.resolve() for path in given]
+    kept: list[Path] = []
+    for n, (path, place) in enumerate(zip(given, places, strict=True)):
+        whole = [given[m] for m, other in enumerate(places) if other in place.parents or (other == place and m < n)]
+        if whole:
+            where = "is given twice" if path.resolve() == whole[0].resolve() else f"is a part of {whole[0]}"
+            findings.remarks.append(f"{path} {where}; its episodes count once")
+        else:
+            kept.append(path)
+    return kept
+
+
 def open_source(
     path: Path | str,
     config: MonitorConfig,

@@ -112,7 +112,7 @@ def composition(table: ScoreTable, by: Sequence[str]) -> Table:
         Column("unsafe_given_failure", "P[U|F]", "percent", interval=True, help="unsafe share of failures"),
         Column("odds_ratio", "odds ratio", "number", 2, help="odds of a violation, failures over successes"),
         Column("phi", "φ", "signed", 2, help="correlation of failure and violation"),
-        Column("p", "Fisher p", "number", 3),
+        Column("p", "Fisher p", "p", 3),
         Column("vsi_success", "VSI success", "number", 3, -1),
         Column("vsi_failure", "VSI failure", "number", 3, -1),
     )
@@ -216,7 +216,7 @@ def correlations(table: ScoreTable, each: Each = map) -> list[Table]:
             for part, where in (("", ""), ("_within", " within suites"), ("_between", " between suites"))
             for column in (
                 Column(f"{key}{part}", f"{symbol}{where}", "signed", 2),
-                Column(f"{key}{part}_p", f"p ({symbol}{where})", "number", 3),
+                Column(f"{key}{part}_p", f"p ({symbol}{where})", "p", 3),
             )
         ),
         Column("same_top", "same best policy"),
@@ -230,7 +230,7 @@ def correlations(table: ScoreTable, each: Each = map) -> list[Table]:
         Column("pair", "pair"),
         Column("suite", "suite"),
         Column("kendall", "τ_b", "signed", 2),
-        Column("p", "p", "number", 3),
+        Column("p", "p", "p", 3),
         Column("same_top", "same best policy"),
     )
     return [
@@ -293,9 +293,9 @@ def paired(found: Sequence[PairedComparison], said: Sequence[str]) -> Table:
         Column("first", "minus"),
         Column("pairs", "pairs", "count"),
         Column("sr", "ΔSR", "signed", 3, interval=True),
-        Column("p_success", "p (SR)", "number", 3),
+        Column("p_success", "p (SR)", "p", 3),
         Column("safety", "ΔSafety", "signed", 3, interval=True),
-        Column("p_safety", "p (Safety)", "number", 3),
+        Column("p_safety", "p (Safety)", "p", 3),
         Column("only_second", "only it safe", "count"),
         Column("only_first", "only other safe", "count"),
         Column("sbu", "ΔSBU", "signed", 3, interval=True),

@@ -90,7 +90,7 @@ def flips(outcomes: Outcomes) -> Table:
         Column("lost", "success to failure", "count"),
         Column("gained", "failure to success", "count"),
         Column("difference", "difference", "percent", interval=True),
-        Column("p", "p", "number", 4, help="two-sided exact McNemar test"),
+        Column("p", "p", "p", 4, help="two-sided exact McNemar test"),
         Column("n_unknown", "unmatched", "count", help="tasks and seeds of one side only, or of unknown outcome"),
     )
     said = "n counts tasks and seeds that ran under both conditions with a known outcome."

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-Kind = Literal["text", "count", "percent", "number", "signed"]
+Kind = Literal["text", "count", "percent", "number", "signed", "p"]
 Format = Literal["text", "csv", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("text", "csv", "markdown", "latex")
 
@@ -137,7 +137,9 @@ def printable(text: str) -> str:
 
 
 def format_value(value: Any, kind: Kind, digits: int = 1) -> str:
-    """``value`` as people read it: a fraction of kind percent is printed times 100, without the sign."""
+    """``value`` as people read it: a fraction of kind percent is printed times 100, without the sign; a p-value that
+    rounds to 0 as the bound that it is under.
+    """
     if _undefined(value):
         return UNDEFINED
     if kind == "text":
@@ -147,6 +149,8 @@ def format_value(value: Any, kind: Kind, digits: int = 1) -> str:
     number = float(value) * (100.0 if kind == "percent" else 1.0)
     if math.isinf(number):
         return "∞" if number > 0 else "−∞"
+    if kind == "p" and 0.0 < number < 0.5 * 10.0**-digits:
+        return f"<{10.0**-digits:.{digits}f}"
     text = f"{number:+.{digits}f}" if kind == "signed" else f"{number:.{digits}f}"
     if float(text) == 0.0:
         text = text.lstrip("+-")

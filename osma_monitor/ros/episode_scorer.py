@@ -14,6 +14,7 @@ from rclpy.node import Node
 
 from osma_monitor.core.errors import UserError
 from osma_monitor.io.errors import StoreError
+from osma_monitor.io.plans import planned
 from osma_monitor.io.store import read_episodes
 from osma_monitor.msg import EpisodeSummary
 from osma_monitor.report import build
@@ -101,7 +102,7 @@ class EpisodeScorer:
         count = len(collected.records)
         if not count:
             raise UserError(f"{self.folder}: no finished episode yet")
-        report = build.build(collected, group_by, bootstrap=self.values.bootstrap)
+        report = build.build(collected, group_by, bootstrap=self.values.bootstrap, plan=planned(self.folder))
         target = self.folder / "tables"
         try:
             target.mkdir(exist_ok=True)

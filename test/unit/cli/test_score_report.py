@@ -9,16 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import report_examples as synthetic
 
 from osma_monitor.cli import episodes as episodes_module
 from osma_monitor.cli.main import main
-from osma_monitor.core.episode import EpisodeRecord
-from osma_monitor.io.configuration import clause_library
+from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
+from osma_monitor.core.monitor import EpisodeMonitor
+from osma_monitor.core.signals.raw import Contacts, RawFrame
+from osma_monitor.io.configuration import clause_library, monitor_config
 from osma_monitor.io.dataset import compact
 from osma_monitor.io.store import write_record
+from osma_monitor.resources import config_path
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +155,7 @@ def test_a_damaged_data_set_is_said_and_the_others_are_scored(
 
 
 def test_score_picks_tables_and_writes_files(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["score", str(run), "--format", "latex", "--table", "ssi", "--table", "paired"]) == 0
+    assert main(["score", str(run), "--format", "latex", "--table", "ssi,paired"]) == 0
     out = capsys.readouterr().out
     assert out.count(r"\begin{table}") == 2 and r"\label{tab:ssi}" in out
     assert main(["score", str(run), "--format", "markdown", "--out", str(tmp_path / "tables")]) == 0
@@ -210,9 +214,56 @@ def test_other_thresholds_come_from_stored_signals(tmp_path: Path, capsys: pytes
         assert frame.loc[variant].safety == pytest.approx(kept), variant
 
 
+def test_another_library_judges_stored_episodes_only_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clause, shipped = "max_contact_force_under_200N", clause_library()
+    folder = tmp_path / "run"
+    monitor = EpisodeMonitor(EpisodeInfo("pushed", policy="p", sources=("contacts",)), monitor_config())
+    for step in range(5):
+        force = np.array([[150.0, 0.0, 0.0]])
+        contacts = Contacts(("arm",), ("vase",), ("arm",), ("obstacle",), force)
+        monitor.update(RawFrame(10**9 + step * 50_000_000, contacts=contacts))
+    write_record(folder, monitor.close(Outcome("success")))
+    text = (config_path("safety", "library.yaml")).read_text()
+    own = tmp_path / "own.yaml"
+    before, after = text.split(f"  {clause}:\n")
+    own.write_text(f"{before}  {clause}:\n" + after.replace("threshold: 200", "threshold: 100", 1))
+    broken = {}
+    for words in ([], ["--library", str(own)], ["--library", str(own), "--rejudge"]):
+        assert main(["score", str(folder), "--table", "clauses", "--format", "csv", *words]) == 0
+        told = capsys.readouterr()
+        frame = pd.read_csv(io.StringIO(told.out)).set_index("clause")
+        broken[len(words)] = (int(frame.loc[clause].n_violated), frame.loc[clause].library_hash == shipped.hash)
+        assert ("not used" in told.err) == (len(words) == 2)
+    assert broken == {0: (0, True), 2: (0, True), 3: (1, False)}
+
+
+def test_a_run_given_twice_counts_once(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(run)]) == 0
+    expected = capsys.readouterr().out
+    assert main(["score", str(run), str(run)]) == 0
+    told = capsys.readouterr()
+    assert told.out == expected and f"{run} is given twice" in told.err
+    assert main(["compact", str(run), str(run / "."), "--out", str(tmp_path / "set")]) == 0
+    assert f"set: {len(list(synthetic.study(seeds=(0,))))} episodes" in capsys.readouterr().out
+
+
+def test_what_a_table_is_not_grouped_by_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(run), "--by", "task,policy", "--table", "summary,ssi"]) == 0
+    summary, ssi = capsys.readouterr().out.split("Semantic Sensitivity Index")
+    assert "not grouped by task" in ssi and "not grouped by" not in summary
+
+
+def test_csv_says_that_there_are_more_tables(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(run), "--format", "csv"]) == 0
+    assert "CSV prints one table, here summary" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["score", "RUN", "--map", "none.yaml"], "--map none.yaml: no such file"),
         (["score", "nowhere"], "nowhere: no such file or folder"),
         (["score", "."], "neither run, bag nor data set"),
         (["score", "RUN", "--gates", "fuzzy"], "--gates fuzzy: expected one of boolean, quantitative"),

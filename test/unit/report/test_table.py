@@ -83,6 +83,9 @@ def test_tex_leaves_no_active_character() -> None:
         (-0.00001, "signed", 3, "0.000"),
         (0.18255, "percent", 1, "18.3"),
         (3.0, "count", 1, "3"),
+        (0.00049, "p", 3, "<0.001"),
+        (0.00051, "p", 3, "0.001"),
+        (0.0, "p", 3, "0.000"),
     ],
 )
 def test_values(value: float | None, kind: str, digits: int, text: str) -> None:
