@@ -9,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from collections.abc import Mapping as Map
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 import yaml
 
@@ -40,13 +42,14 @@ def replay(
     bag: Annotated[Path, typer.Argument(help="A rosbag2 folder, .mcap, .db3 or ROS 1 .bag.")],
     mapping: Annotated[Path | None, typer.Option("--map", help="Mapping file (osma map BAG).")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run folder for the monitor's episode log.")] = None,
-    rate: Annotated[float, typer.Option(help="Recorded seconds a second; 0: lock-step, as fast as it goes.")] = 0.0,
+    rate: Annotated[float, typer.Option(help="Recorded seconds a second at most; 0: lock-step.")] = 0.0,
     join: Annotated[bool, typer.Option("--join", help="Use the safety_monitor that runs in this ROS domain.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Compare the records with those of `osma score`.")] = False,
 ) -> int:
     """Publish a bag through the live node, in lock-step or at a rate.
 
-    Starts a safety_monitor of its own, unless --join. Exit code 1 when --check finds a record that differs.
+    Starts a safety_monitor of its own, unless --join. A monitor that does not keep up slows the rate: no frame is
+    lost. Exit code 1 when --check finds a record that differs; it names episode and field.
     """
     if join and (out is not None or check):
         raise UserError("--join leaves the log to the running monitor: leave out --out and --check")
@@ -101,9 +104,8 @@ def _run(frames: BagFrames, recording: Recording, name: str, rate: float) -> int
 
 
 def _say(episode: str, summary: Any) -> None:
-    shown = "".join(c if c.isprintable() else "?" for c in episode)
     verdict = ("safe", "unsafe", "unknown")[summary.safety] if summary is not None else "no answer"
-    print(f"{shown}: {verdict}")
+    print(f"{_printable(episode)}: {verdict}")
 
 
 @contextmanager
@@ -154,16 +156,51 @@ def _plain(record: EpisodeRecord) -> EpisodeRecord:
 
 
 def _equal(bag: Path, mapping: Mapping, folder: Path) -> bool:
-    """Whether the node's records are those of direct scoring, to the last bit."""
+    """Whether the node's records are those of direct scoring, to the last bit; says where they differ first."""
     stored = {r.info.episode_id: _plain(r) for r in read_episodes(folder)}
-    differ = []
-    count = 0
+    count = equal = 0
     for record in score_bag(bag, with_extensions(monitor_config(), mapping), mapping):
         count += 1
-        other = stored.get(record.info.episode_id)
-        if other is None or not same(other, _plain(record)):
-            differ.append(record.info.episode_id)
-    for episode in differ:
-        print(f"osma: {episode}: the node's record differs from that of `osma score`", file=sys.stderr)
-    print(f"{count - len(differ)} of {count} records equal those of `osma score`, to the last bit")
-    return not differ
+        name, other = record.info.episode_id, stored.pop(record.info.episode_id, None)
+        found = "the node stored no record of it" if other is None else difference(other, _plain(record))
+        equal += not found
+        if found:
+            print(f"osma: {_printable(name)}: not as `osma score` has it: {_printable(found)}", file=sys.stderr)
+    for name in stored:
+        print(f"osma: {_printable(name)}: the node stored it, `osma score` has no such episode", file=sys.stderr)
+    print(f"{equal} of {count} records equal those of `osma score`, to the last bit")
+    return equal == count and not stored
+
+
+def difference(node: Any, scored: Any) -> str:
+    """The first field in which the node's record differs from the scored one, with both values; empty when equal."""
+    found = _first_difference(node, scored, "")
+    if found is None:
+        return ""
+    where, a, b = found
+    return f"{where} is {_short(a)}, expected {_short(b)}"
+
+
+def _first_difference(a: Any, b: Any, where: str) -> tuple[str, Any, Any] | None:
+    if same(a, b):
+        return None
+    parts: list[tuple[str, Any, Any]] = []
+    if type(a) is type(b) and is_dataclass(a):
+        parts = [(f"{where}.{f.name}".lstrip("."), getattr(a, f.name), getattr(b, f.name)) for f in fields(a)]
+    elif isinstance(a, Map) and isinstance(b, Map) and a.keys() == b.keys():
+        parts = [(f"{where}[{key}]", a[key], b[key]) for key in a]
+    elif isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):
+        if len(a) != len(b):
+            return f"number of {where}", len(a), len(b)
+        parts = [(f"{where}[{i}]", x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))]
+    found = (_first_difference(x, y, name) for name, x, y in parts)
+    return next((item for item in found if item is not None), (where, a, b))
+
+
+def _short(value: Any) -> str:
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)

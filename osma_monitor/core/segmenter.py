@@ -16,6 +16,10 @@ from osma_monitor.core.episode import EpisodeInfo, Outcome
 from osma_monitor.core.signals.raw import RawFrame
 
 SECOND = 1_000_000_000
+#: Receipt times of frames differ from their stamps by the delivery: so much longer the silence must last.
+_DELIVERY = SECOND // 2
+#: Of the time between two looks no more counts as silence: a process that stood still has frames waiting.
+_LONGEST_LOOK = SECOND // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,13 @@ class End:
     episode_id: str = ""
     complete: bool = True
     attributes: Mapping[str, str] = field(default_factory=dict)
+    frames: int | None = None  #: that the source published; None when it does not say
+
+    def lost(self, judged: int) -> tuple[str, ...]:
+        """What the record shall say of frames that did not come; it is partial then."""
+        if self.frames is None or judged >= self.frames:
+            return ()
+        return (f"{self.frames - judged} of {self.frames} frames that the source published did not come",)
 
 
 Step = Begin | RawFrame | End
@@ -54,7 +65,7 @@ class Segmenter(Protocol):
 
     def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]: ...
 
-    def poll(self, now_ns: int) -> list[Step]: ...
+    def poll(self, now_ns: int, stopping: bool = False) -> list[Step]: ...
 
     def finish(self, reason: str = "source ended") -> list[Step]: ...
 
@@ -145,7 +156,7 @@ class MessageSegmenter:
             self._waiting.popleft()
             self.counts["outside_episode"] += 1
 
-    def poll(self, now_ns: int) -> list[Step]:
+    def poll(self, now_ns: int, stopping: bool = False) -> list[Step]:
         """Give up waiting for frames that the end message promised."""
         if self._end is not None and now_ns - self._end_received_ns > self._timeout_ns:
             return self._close()
@@ -179,7 +190,12 @@ class RuleSegmenter:
     running episode's begin.
 
     Made by :func:`by_gap`, :func:`by_edge` and :func:`by_times`. ``max_ns`` splits an endless episode so that memory
-    stays bounded.
+    stays bounded. ``pause_ns``: a silence that ends an episode which the rule began, without a next frame; 0: none
+    does. ``last`` is the reason of an episode that the end of the source ends.
+
+    A silence ends an episode as a gap in the stamps would: equal frames give equal episodes, whenever that was
+    noticed. Frames within the gap that come after it (a network that stood still) are counted as ``late_after_gap``
+    and begin an episode whose first frames are missing.
     """
 
     def __init__(
@@ -188,9 +204,15 @@ class RuleSegmenter:
         starts: Callable[[RawFrame, RawFrame | None], bool],
         ends: Callable[[RawFrame, RawFrame], str],
         max_ns: int = 3600 * SECOND,
+        pause_ns: int = 0,
+        last: str = "source ended",
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._info, self._starts, self._ends, self._max_ns = info, starts, ends, max_ns
+        self._pause_ns, self._last = pause_ns, last
+        self._by_rule = False  #: the rule began the running episode, and nobody has promised to end it
+        self._quiet_ns = self._looked_ns = 0  #: silence so far, and until when
+        self._paused = False  #: a silence ended the latest episode
         self._begin: Begin | None = None
         self._previous: RawFrame | None = None
         self._number = 0
@@ -204,46 +226,60 @@ class RuleSegmenter:
         """A message overrides the rule for this episode."""
         if isinstance(event, Begin):
             steps = self._finish(Outcome("aborted", "a new episode began"), complete=False)
-            self._begin = event
+            self._begin, self._by_rule, self._paused = event, False, False
             return [*steps, event]
-        return [replace(s, attributes=event.attributes) for s in self._finish(event.outcome) if isinstance(s, End)]
+        ends = [s for s in self._finish(event.outcome) if isinstance(s, End)]
+        return [replace(s, attributes=event.attributes, frames=event.frames) for s in ends]
 
     def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]:
         """Take a frame."""
         steps: list[Step] = []
         previous, self._previous = self._previous, frame
+        self._quiet_ns, self._looked_ns = 0, frame.stamp_ns if now_ns is None else now_ns
         if self._begin is not None and previous is not None:
             reason = self._ends(frame, previous)
             if not reason and frame.stamp_ns - self._begin.stamp_ns > self._max_ns:
                 reason = "longest episode reached"
                 steps += self._finish(Outcome("unknown", reason), previous.stamp_ns)
-                steps.append(self._start(frame))
+                steps.append(self._start(frame, frame.stamp_ns))
                 return [*steps, frame]
             if reason:
                 steps += self._finish(Outcome("unknown", reason), previous.stamp_ns)
                 previous = None if reason == "gap" else previous
         if self._begin is None and self._starts(frame, previous):
-            steps.append(self._start(frame))
+            start = frame.stamp_ns
+            if self._paused and previous is not None and frame.stamp_ns - previous.stamp_ns <= self._pause_ns:
+                self.counts["late_after_gap"] += 1
+                start = previous.stamp_ns + 1
+            steps.append(self._start(frame, start))
         if self._begin is not None:
             steps.append(frame)
         else:
             self.counts["outside_episode"] += 1
         return steps
 
-    def _start(self, frame: RawFrame) -> Begin:
+    def _start(self, frame: RawFrame, start_ns: int) -> Begin:
+        """``start_ns`` before the frame's own stamp: frames before it are missing."""
         self._number += 1
-        self._begin = Begin(
-            frame.stamp_ns, replace(self._info, episode_id=f"{self._info.episode_id}-{self._number:04d}")
-        )
+        self._paused, self._by_rule = False, True
+        name = f"{self._info.episode_id}-{self._number:04d}"
+        self._begin = Begin(start_ns, replace(self._info, episode_id=name))
         return self._begin
 
-    def poll(self, now_ns: int) -> list[Step]:
-        """Rules by frames have no time-outs."""
-        return []
+    def poll(self, now_ns: int, stopping: bool = False) -> list[Step]:
+        """A silence ends the episode. ``stopping``: this is the last look, there is no delivery to wait for."""
+        if not self._pause_ns or self._begin is None or not self._by_rule:
+            return []
+        self._quiet_ns += min(max(now_ns - self._looked_ns, 0), _LONGEST_LOOK)
+        self._looked_ns = now_ns
+        if self._quiet_ns <= self._pause_ns + (0 if stopping else _DELIVERY):
+            return []
+        self._paused = True
+        return self._finish(Outcome("unknown", "gap"))
 
-    def finish(self, reason: str = "source ended") -> list[Step]:
+    def finish(self, reason: str = "") -> list[Step]:
         """The source is gone: the running episode ends here, regularly."""
-        return self._finish(Outcome("unknown", reason))
+        return self._finish(Outcome("unknown", reason or self._last))
 
     def _finish(self, outcome: Outcome, stamp_ns: int | None = None, complete: bool = True) -> list[Step]:
         if self._begin is None:
@@ -257,13 +293,24 @@ class RuleSegmenter:
 
 
 def by_gap(info: EpisodeInfo, gap_ns: int = 2 * SECOND, max_ns: int = 3600 * SECOND) -> RuleSegmenter:
-    """A new episode after every pause longer than ``gap_ns``; the first frame begins the first one."""
+    """A new episode after every pause longer than ``gap_ns``; the first frame begins the first one.
+
+    The pause may be seen in the stamps or, by :meth:`RuleSegmenter.poll`, before the next frame comes. What ends the
+    source is a pause too: whether a live run or a recording of it shows the pause makes no difference.
+    """
     return RuleSegmenter(
         info,
         lambda frame, previous: True,
         lambda frame, previous: "gap" if frame.stamp_ns - previous.stamp_ns > gap_ns else "",
         max_ns,
+        gap_ns,
+        "gap",
     )
+
+
+def whole(info: EpisodeInfo) -> RuleSegmenter:
+    """One episode of all frames."""
+    return RuleSegmenter(info, lambda frame, previous: True, lambda frame, previous: "", 1 << 62)
 
 
 def by_edge(info: EpisodeInfo, signal: Callable[[RawFrame], bool | None], max_ns: int = 3600 * SECOND) -> RuleSegmenter:

@@ -51,12 +51,15 @@ class SignalEpisode:
     outcome: Outcome = field(default_factory=Outcome)
     complete: bool = True
     notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()  #: of the notes, those on frames that did not come
     not_judged: tuple[str, ...] = ()  #: what appeared after the first frame, with the clauses that it leaves out
     session: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def late(self) -> bool:
-        return self.start_ns is not None and bool(self.stamps) and self.stamps[0] > self.start_ns
+        """Whether frames are missing."""
+        began_before = self.start_ns is not None and bool(self.stamps) and self.stamps[0] > self.start_ns
+        return began_before or bool(self.lost)
 
     def table(self) -> Floats:
         """(T, signals)"""
@@ -297,6 +300,8 @@ def judge(
                 episode = collector.episode
                 episode.outcome, episode.complete, episode.session = step.outcome, step.complete, session
                 episode.info = episode.info.with_attributes(step.attributes)
+                episode.lost = step.lost(len(episode.stamps))
+                episode.notes += episode.lost
                 yield from batch.add(episode)
                 yield from batch.flush()
             collector = None

@@ -376,6 +376,21 @@ def cut_off_notes(provenance: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(text for key, text in provenance.items() if key.startswith(NOTE))
 
 
+#: Key of an END's provenance: how many frames its source published, where the outcome does not say it.
+FRAMES = "frames"
+
+
+def published(frames: int) -> dict[str, str]:
+    """Provenance of the END of an episode of which the source published so many frames."""
+    return {FRAMES: str(frames)}
+
+
+def published_frames(provenance: Mapping[str, str]) -> int | None:
+    """How many frames the source of an END says that it published; None where it says nothing."""
+    text = provenance.get(FRAMES, "")
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
+
+
 def _mapping(msg: EpisodeEvent, field: str) -> dict[str, str]:
     keys, values = getattr(msg, f"{field}_keys"), getattr(msg, f"{field}_values")
     if len(keys) != len(values):

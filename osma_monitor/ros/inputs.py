@@ -399,7 +399,8 @@ class FrameReceiver:
             notes = conversions.cut_off_notes(provenance)
             if notes is not None:
                 self.end_notes = (info.episode_id, tuple(printable(note, self.config.max_text) for note in notes))
-            self.end(End(stamp_ns, outcome, info.episode_id, notes is None, info.attributes))
+            frames = conversions.published_frames(provenance)
+            self.end(End(stamp_ns, outcome, info.episode_id, notes is None, info.attributes, frames))
         else:
             self.refuse(topics.EPISODE, "malformed", f"event is {message.event}, expected START (1) or END (2)")
 
@@ -427,7 +428,8 @@ class FrameReceiver:
         self._give(self.segmenter.event(end, now))
 
     def restart(self, reason: str) -> None:
-        """Forget stamps and episodes: the running one ends incomplete."""
+        """Forget stamps and episodes: the running one ends incomplete, unless a pause has ended it by now."""
+        self._give(self.segmenter.poll(self.now_ns(), stopping=True))
         self._new_segmenter(reason)
         self.last_stamp_ns = 0
         if self.assembler is not None:

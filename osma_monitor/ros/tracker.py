@@ -197,9 +197,10 @@ class EpisodeTracker:
             end.outcome,
             {**self._session, "started": self._started, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
             complete=end.complete,
-            notes=self._notes,
+            notes=(*self._notes, *(lost := end.lost(monitor.step))),
         )
-        record = replace(record, info=record.info.with_attributes(end.attributes))
+        info = record.info.with_attributes(end.attributes)
+        record = replace(record, info=info, partial=record.partial or bool(lost))
         self.counts["aborted" if end.outcome.status == "aborted" else "finished"] += 1
         if self.folder is None:
             return Finished(record, monitor.last_ns, None, exits=exits)

@@ -19,7 +19,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from osma_monitor.core.episode import EpisodeInfo
-from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, RuleSegmenter, Step, by_edge, by_gap, by_times
+from osma_monitor.core.segmenter import (
+    Begin,
+    End,
+    MessageSegmenter,
+    RuleSegmenter,
+    Step,
+    by_edge,
+    by_gap,
+    by_times,
+    whole,
+)
 from osma_monitor.core.signals.assembler import SECOND, AssemblyConfig, FrameAssembler, Input
 from osma_monitor.core.signals.geometry import Primitive, with_distances
 from osma_monitor.core.signals.raw import RawFrame
@@ -308,8 +318,7 @@ class BagFrames:
             start = first.stamp_ns
             self._spans = [(_absolute(t.start, start), _absolute(t.end, start), t) for t in rule.times]
             return by_times(info, [(start, end) for start, end, _ in self._spans], longest)
-        gap = 1 << 62 if rule.by == "whole" else round(rule.gap * SECOND)
-        return by_gap(info, gap, 1 << 62 if rule.by == "whole" else longest)
+        return whole(info) if rule.by == "whole" else by_gap(info, round(rule.gap * SECOND), longest)
 
     def _event(self, message: Any) -> Iterator[Step]:
         try:

@@ -160,8 +160,11 @@ def episode_event(message: Any) -> tuple[Begin | End, dict[str, str]]:
     if message.event == _END:
         status: OutcomeStatus = _OUTCOMES[message.outcome] if message.outcome < len(_OUTCOMES) else "unknown"
         outcome = Outcome(status, message.reason, int(message.steps) or None)
-        whole = "cut_off" not in _pairs(message, "provenance")  # a replayed recording that was cut off says so
-        return End(stamp, outcome, message.episode_id, whole, _pairs(message, "attribute")), {}
+        said = _pairs(message, "provenance")  # a replayed recording says how many frames it had, and if it was cut off
+        text = said.get("frames", "")
+        frames = int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
+        attributes = _pairs(message, "attribute")
+        return End(stamp, outcome, message.episode_id, "cut_off" not in said, attributes, frames), {}
     if message.event != _START:
         raise Malformed(f"event is {message.event}, expected START (1) or END (2)")
     info = EpisodeInfo(

@@ -3,13 +3,15 @@ rate. Needs ROS.
 
 The replayer assembles frames exactly as `osma score` does and publishes their parts under one stamp, with episode
 events that declare them. The monitor then joins by exact stamps, so its records equal those of `osma score`
-whatever the speed.
+whatever the speed. A rate is an upper bound: never more than ``AHEAD`` frames are out without an answer, so that none
+is lost in a queue, and END says how many there were.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,11 +28,11 @@ from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.msg import ClauseStatus, EpisodeEvent, EpisodeSummary
 from osma_monitor.ros import conversions, topics
 from osma_monitor.ros.inputs import PART_TYPES
-from osma_monitor.ros.lockstep import LockStep
 from osma_monitor.ros.runtime import Spinner
 
 NAME = "osma_replay"
-MONITOR = "monitor"
+AHEAD = 32  #: frames without an answer; well below the depth with which the monitor reads (topics.DEPTH)
+_RESEND_AFTER = 1.0  #: s without an answer after which the latest frame is sent again
 _TO_MESSAGE: dict[str, Callable[[Any, int], Any]] = {
     "base": conversions.base_to_odometry,
     "joints": conversions.joints_to_state,
@@ -44,7 +46,7 @@ _TO_MESSAGE: dict[str, Callable[[Any, int], Any]] = {
 class Replayer:
     """One node that publishes the steps of a bag.
 
-    ``rate`` in recorded seconds a second; 0: lock-step with the monitor.
+    ``rate`` in recorded seconds a second, at most: the monitor's answers hold it back; 0: lock-step with the monitor.
     """
 
     def __init__(
@@ -61,7 +63,10 @@ class Replayer:
         self.episodes = 0
         self._steps, self._source, self._rate, self._losses = steps, source, rate, losses
         self._on_episode = on_episode
-        self._lockstep = LockStep((MONITOR,) if rate <= 0 else (), silence_limit=silence_limit)
+        self._out: deque[int] = deque()  #: stamps of frames that have no answer yet
+        self._open = 0  #: the latest of them that lack a declared part: the next frame or END closes them
+        self._latest: list[tuple[Any, Any]] = []  #: the messages of the latest frame
+        self._frames = 0  #: of the running episode
         self._limit = silence_limit
         self._session = secrets.token_hex(8)
         self._summaries: dict[str, EpisodeSummary] = {}
@@ -83,7 +88,9 @@ class Replayer:
         """Nothing to free beyond the node."""
 
     def _on_status(self, message: ClauseStatus) -> None:
-        self._lockstep.answer(MONITOR, conversions.to_ns(message.header.stamp))
+        stamp = conversions.to_ns(message.header.stamp)
+        while self._out and self._out[0] <= stamp:
+            self._out.popleft()
 
     def _on_summary(self, message: EpisodeSummary) -> None:
         self._summaries[message.episode_id] = message
@@ -114,6 +121,8 @@ class Replayer:
             self._session = secrets.token_hex(8)
         self._info = begin.info
         self._due = None
+        self._out.clear()
+        self._open = self._frames = 0
         for part in begin.info.sources:
             self._advertise(part)
         self._match(spinner)
@@ -158,18 +167,32 @@ class Replayer:
         self._pace(spinner, stamp)
         messages = [(self._clock, Clock(clock=conversions.to_time(stamp)))]
         messages += [(p, _TO_MESSAGE[k](getattr(frame, k), stamp)) for k, p in self._parts.items() if k in frame.parts]
-        # a frame that lacks a declared part closes only when the next one comes: nothing to wait for
+        self._await_answers(spinner, AHEAD - 1)
         declared = set(info.sources) if info is not None and info.sources else set(self._parts)
-        self._lockstep.observe(stamp, time.monotonic(), () if declared <= frame.parts else (MONITOR,))
-        self._last_ns = stamp
+        whole = declared <= frame.parts
+        self._open = 0 if whole else self._open + 1
+        self._frames += stamp > self._last_ns
+        self._out.append(stamp)
+        self._last_ns, self._latest = stamp, messages
         self._send(messages)
-        while not self._lockstep.complete and not spinner.stop.is_set():
+        # in lock-step, and once at the start: then both sides know of each other
+        if whole and (self._rate <= 0 or self._frames == 1):
+            self._await_answers(spinner, 0)
+
+    def _await_answers(self, spinner: Spinner, most: int) -> None:
+        """Until at most ``most`` frames are out without an answer. Raises UserError when the monitor is silent."""
+        heard = sent = time.monotonic()
+        out = len(self._out)
+        while len(self._out) > most and not spinner.stop.is_set():
             spinner.once(0.05)
-            due = self._lockstep.poll(time.monotonic())
-            if due == "silent":
-                raise UserError(f"the monitor did not answer the frame of {stamp} ns within {self._limit:g} s")
-            if due == "resend":
-                self._send(messages)
+            now = time.monotonic()
+            if len(self._out) < out:
+                out, heard, sent = len(self._out), now, now
+            elif now - heard >= self._limit:
+                raise UserError(f"the monitor did not answer the frame of {self._out[0]} ns within {self._limit:g} s")
+            elif now - sent >= _RESEND_AFTER:
+                sent = now
+                self._send(self._latest)
 
     @staticmethod
     def _send(messages: list[tuple[Any, Any]]) -> None:
@@ -192,8 +215,11 @@ class Replayer:
         info = self._info
         if info is None:
             return
-        cut_off = {} if end.complete and not losses else conversions.cut_off(losses)
-        self._announce(info.with_attributes(end.attributes), end.stamp_ns, end.outcome, cut_off)
+        self._await_answers(spinner, self._open)
+        further = conversions.published(self._frames)
+        if not end.complete or losses:
+            further |= conversions.cut_off(losses)
+        self._announce(info.with_attributes(end.attributes), end.stamp_ns, end.outcome, further)
         found = spinner.until(lambda: info.episode_id in self._summaries, self._limit)
         self.missing_answers += not found and not spinner.stop.is_set()
         self.episodes += 1

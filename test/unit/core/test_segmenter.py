@@ -3,7 +3,7 @@
 import pytest
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
-from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, by_edge, by_gap, by_times
+from osma_monitor.core.segmenter import Begin, End, MessageSegmenter, by_edge, by_gap, by_times, whole
 from osma_monitor.core.signals.raw import RawFrame
 
 S = 1_000_000_000
@@ -166,3 +166,79 @@ def test_an_endless_episode_is_split():
         "bag-0003",
         7,
     ]
+
+
+MS = S // 1000
+
+
+def wait(segmenter, begin_ns: int, seconds: float, step_ns: int = 50 * MS) -> list:
+    """Looks of the node while no frame comes."""
+    return [s for t in range(begin_ns + step_ns, begin_ns + round(seconds * S) + 1, step_ns) for s in segmenter.poll(t)]
+
+
+def test_a_silence_ends_the_episode_as_the_next_frame_would():
+    live, bag = (by_gap(EpisodeInfo("bag"), gap_ns=2 * S) for _ in range(2))
+    seen = []
+    for stamp, received in ((1, 101), (1.5, 101.5), (10, 110), (10.5, 110.5)):
+        seen += live.push(frame(stamp), received * S if isinstance(received, int) else round(received * S))
+        if stamp in (1.5, 10.5):
+            ended = wait(live, round(received * S), 3)
+            assert shape(ended) == [(f"bag-000{1 + (stamp > 9)}", "unknown")], "no frame came for the gap"
+            assert not live.running
+            seen += ended
+    recorded = [s for t in (1, 1.5, 10, 10.5) for s in bag.push(frame(t))] + bag.finish()
+    assert [(s.stamp_ns, getattr(s, "outcome", None), getattr(s, "complete", None)) for s in seen] == [
+        (s.stamp_ns, getattr(s, "outcome", None), getattr(s, "complete", None)) for s in recorded
+    ]
+    assert live.finish("the monitor was stopped") == [] and not live.counts
+
+
+def test_a_silence_that_is_shorter_than_gap_and_delivery_ends_nothing():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    g.push(frame(1), 100 * S)
+    assert wait(g, 100 * S, 2.3) == []
+    assert shape(g.push(frame(2.9), round(102.4 * S))) == [2.9] and g.running
+    # at the end there is no delivery to wait for
+    assert wait(g, round(102.4 * S), 2.2) == []
+    (end_,) = g.poll(round(104.65 * S), stopping=True)
+    assert end_.complete and end_.outcome.reason == "gap" and end_.stamp_ns == round(2.9 * S)
+
+
+def test_a_process_that_stood_still_hears_the_waiting_frames_first():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    g.push(frame(1), 100 * S)
+    assert g.poll(160 * S) == [], "one look after a minute is no minute of silence"
+    assert shape(g.push(frame(1.1), 160 * S)) == [1.1]
+
+
+def test_frames_within_the_gap_that_come_after_the_silence_are_counted_and_leave_a_partial_episode():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    g.push(frame(1), 100 * S)
+    assert wait(g, 100 * S, 3)
+    start, first = g.push(frame(1.1), 104 * S)
+    assert start.stamp_ns < first.stamp_ns and g.counts["late_after_gap"] == 1
+    assert shape(g.push(frame(1.2), 104 * S)) == [1.2] and g.counts["late_after_gap"] == 1
+
+
+def test_a_silence_does_not_end_what_a_person_began():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    g.event(begin(1), 100 * S)
+    g.push(frame(1), 100 * S)
+    assert wait(g, 100 * S, 10) == [] and g.running
+    assert shape(g.event(end(1))) == [("a", "success")]
+
+
+def test_the_whole_source_is_one_episode():
+    w = whole(EpisodeInfo("bag"))
+    steps = [s for t in (1, 100, 5000) for s in w.push(frame(t))] + w.finish()
+    assert shape(steps) == ["bag-0001", 1, 100, 5000, ("bag-0001", "unknown")]
+    assert steps[-1].outcome.reason == "source ended"
+
+
+def test_an_end_says_how_many_frames_did_not_come():
+    assert End(1, Outcome(), frames=None).lost(3) == () and End(1, Outcome(), frames=3).lost(3) == ()
+    assert End(1, Outcome(), frames=5).lost(3) == ("2 of 5 frames that the source published did not come",)
+    m = MessageSegmenter()
+    m.event(begin(1))
+    m.push(frame(1))
+    assert m.event(End(S, Outcome(), "a", frames=2))[0].frames == 2

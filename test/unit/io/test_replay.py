@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bag_examples import STEP_NS, config, episode, write_bag
 
 from osma_monitor.cli.main import main
+from osma_monitor.cli.replay import _equal, _plain, difference
 from osma_monitor.core.signals.raw import same
-from osma_monitor.io.bag.mapping import load_mapping
+from osma_monitor.io.bag.mapping import Mapping, load_mapping
 from osma_monitor.io.bag.source import score_bag
-from osma_monitor.io.store import read_episodes
+from osma_monitor.io.configuration import monitor_config
+from osma_monitor.io.store import read_episodes, write_record
 
 pytestmark = pytest.mark.ros
 
@@ -54,6 +57,47 @@ def test_the_live_node_says_what_score_says(
     records = sorted(read_episodes(tmp_path / "run"), key=lambda r: r.info.episode_id)
     expected = list(score_bag(two_episodes, config()))
     assert all(same(dict(a.signals), dict(b.signals)) for a, b in zip(records, expected, strict=True))
+
+
+def test_a_rate_beyond_the_monitor_loses_no_frame(tmp_path: Path, ros_domain: int) -> None:
+    """More frames than any queue holds, far faster than a slow monitor takes them."""
+    bag = write_bag(tmp_path / "bag", episode(0, 300))
+    parameters = ["-p", f"episode_log:={tmp_path / 'run'}", "-p", "frame_delay_ms:=5.0"]
+    command = [sys.executable, "-m", "osma_monitor.ros.safety_monitor", "--ros-args", *parameters]
+    with subprocess.Popen(command) as monitor:
+        try:
+            shown = osma("replay", str(bag), "--join", "--rate", "1000000")
+        finally:
+            monitor.terminate()
+    assert shown.returncode == 0, shown.stderr
+    (stored,), (expected,) = read_episodes(tmp_path / "run"), score_bag(bag, monitor_config())
+    assert difference(_plain(stored), _plain(expected)) == ""
+
+
+def test_the_first_difference_is_named(two_episodes: Path) -> None:
+    record = next(score_bag(two_episodes, config()))
+    assert difference(record, record) == ""
+    changed = record.signals["base_x"].copy()
+    changed[7] = 12.5
+    other = replace(record, signals={**record.signals, "base_x": changed})
+    assert difference(other, record).startswith("signals[base_x][7] is 12.5, expected ")
+    shorter = replace(record, stamps_ns=record.stamps_ns[:-1], partial=True)
+    assert difference(shorter, record) == "number of stamps_ns is 39, expected 40"
+    assert difference(replace(record, partial=True), record) == "partial is True, expected False"
+
+
+def test_check_says_where_a_record_differs(
+    two_episodes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = score_bag(two_episodes, monitor_config())
+    write_record(tmp_path / "run", replace(first, notes=("a note\x1b",)))
+    write_record(tmp_path / "run", replace(second, info=replace(second.info, episode_id="other")))
+    assert not _equal(two_episodes, Mapping(), tmp_path / "run")
+    shown = capsys.readouterr()
+    assert "0 of 2 records equal" in shown.out
+    a, b, c = shown.err.splitlines()
+    assert first.info.episode_id in a and "number of notes is 1, expected 0" in a
+    assert "stored no record" in b and "`osma score` has no such episode" in c
 
 
 @pytest.mark.long

@@ -195,3 +195,14 @@ def test_a_recovered_episode_says_what_appeared_after_its_first_frame(tmp_path):
     assert (
         "appeared after the episode began, their clauses are not judged: human_distance, " in recovery.record.notes[0]
     )
+
+
+def test_frames_that_did_not_come_make_the_record_partial(tmp_path):
+    tracker = EpisodeTracker(monitor_config(), tmp_path)
+    run(tracker, 30)
+    end(tracker, 30, frames=33)
+    run(tracker, 30, name="two")
+    end(tracker, 30, frames=30)
+    one, two = sorted(read_episodes(tmp_path), key=lambda r: r.info.episode_id)
+    assert one.partial and one.notes == ("3 of 33 frames that the source published did not come",)
+    assert not two.partial and two.notes == ()
