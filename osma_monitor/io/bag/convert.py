@@ -66,7 +66,7 @@ class Converter:
             value = replace(value, category=tuple(c or source.spec.category for c in value.category))
         if self.target:
             named = message.frame_id if isinstance(message, Decoded) else msg.frame_of(message)
-            frame = source.spec.frame or named
+            frame = named or source.spec.frame  # as live: the robot file speaks where the header does not
             value = self._moved(value, frame, stamp, source.topic.name)
         return [(key, value)]
 

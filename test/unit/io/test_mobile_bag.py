@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from osma_monitor.core.motion import episode_motion
 from osma_monitor.core.signals import geometry
 from osma_monitor.core.signals.raw import RawFrame
+from osma_monitor.io.bag.convert import Converter
 from osma_monitor.io.bag.frames import BagFrames
 from osma_monitor.io.bag.mapping import load_mapping, parse_mapping, plan
 from osma_monitor.io.bag.recording import Recording
@@ -23,6 +25,7 @@ from osma_monitor.io.bag.source import score_bag
 from osma_monitor.io.clearance import distances, solid
 from osma_monitor.io.errors import InputError
 from osma_monitor.io.obstacles import parse_obstacles
+from osma_monitor.io.robots import parse_robot
 
 NAV2 = Path(__file__).parents[3].parent / "shared" / "data" / "bags" / "nav2_turtlebot.mcap"
 OBSTACLES = """
@@ -321,3 +324,22 @@ transforms: [{parent: base, child: tool}]
     for frame in frames:
         assert frame.contacts is not None and frame.contacts.role_a == ("gripper",)
         assert frame.contacts.force[0] == pytest.approx([3.0, 0.0, 4.0])
+
+
+@pytest.mark.parametrize(("named", "x"), [("camera", 2.0), ("", 1.0)])
+def test_the_robot_file_names_a_frame_only_where_the_header_does_not(named: str, x: float) -> None:
+    """As the live node does it, so that a recording gives the same poses."""
+    robot = parse_robot(
+        "name: r\nframe: base\ninputs: [{part: ee, topic: tool, frame: tripod}]\nprimary: tool\ntransforms:\n"
+        "  - {parent: base, child: camera, translation: [2.0, 0.0, 0.0]}\n"
+        "  - {parent: base, child: tripod, translation: [1.0, 0.0, 0.0]}\n"
+    )
+    plan = SimpleNamespace(robot=robot, mapping=SimpleNamespace(transform_tolerance=0.5), sources=())
+    topic = SimpleNamespace(name="tool", type="geometry_msgs/msg/PoseStamped")
+    source = SimpleNamespace(topic=topic, sensor=None, rule=SimpleNamespace(field=""), part="ee", spec=robot.inputs[0])
+    zero = SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
+    pose = SimpleNamespace(position=zero, orientation=zero)
+    sent = SimpleNamespace(header=SimpleNamespace(frame_id=named), pose=pose)
+    converter = Converter(plan, "base", lambda *refused: pytest.fail(str(refused)))  # type: ignore[arg-type]
+    [(_, ee)] = converter.values(source, 1, sent)  # type: ignore[arg-type]
+    assert ee.position.tolist() == [x, 0.0, 0.0]
