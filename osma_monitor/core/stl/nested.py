@@ -96,9 +96,9 @@ class Nested:
         if self._general is not None:
             return self._general.push(stamp, values)
         if self._known and any(lower != upper for lower, upper, _ in values):
-            self._known = False
             if not self._can_widen:
                 return self._hand_over(stamp, values)
+            self._known = False
             for aggregate in self._all:
                 aggregate.widen()
             self._take_again()
@@ -141,6 +141,12 @@ class Nested:
             rows.popleft()
 
     def _hand_over(self, stamp: int, values: Row) -> Result:
+        self._general = self._whole_trace()
+        self._rows.clear()
+        return self._general.push(stamp, values)
+
+    def _whole_trace(self) -> Stream:
+        """A stream that goes on from here by whole-trace evaluation."""
         general = Stream(self._graph, self._clause, self._inputs)
         latched: dict[int, Values] = {}
         running: dict[int, Values] = {}
@@ -149,10 +155,8 @@ class Nested:
                 running[index] = self._judged[index].running
             elif self._is_final(index):
                 latched[index] = self._judge(index, False)
-        general.take_over(list(self._rows), running, latched, self._triggered)
-        self._general = general
-        self._rows.clear()
-        return general.push(stamp, values)
+        general.take_over(list(self._rows), running, latched, self._triggered, self._known)
+        return general
 
     def _is_final(self, index: int) -> bool:
         """Can no later sample change what the leaf is judged by? An unbounded always over bounded parts runs on."""
@@ -168,6 +172,8 @@ class Nested:
         """What can be said now; ``closed``: the trace has ended."""
         if self._general is not None:
             return self._general.result(closed)
+        if closed and self._whole and not self._known:
+            return self._whole_trace().result(True)
         if not self._triggered and self._triggers:
             self._triggered = any(a.least(closed)[1] < 0 for a in self._triggers)
         if self._single is not None:

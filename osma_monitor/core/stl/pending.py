@@ -45,7 +45,8 @@ class Plan:
         near, far: its window in nanoseconds; far None: unbounded.
         path: from the operator up to the body: (minimum rather than maximum, with which input).
         counting: an unbounded operator that says what it has seen so far.
-        wide: what is unknown can be carried along; otherwise only samples that are known.
+        wide: what is unknown can be carried along; otherwise only samples that are known. An unbounded operator's rho
+            at the end of the trace is not carried along.
     """
 
     kind: str
@@ -99,9 +100,11 @@ def plan_body(graph: Graph, inputs: Sequence[int], body: int, turned: bool) -> P
         kind, operands = "not until" if turned else "until", tuple(Reading(place[a], False) for a in node.args)
     else:
         kind = node.op if not turned else "always" if node.op == "eventually" else "eventually"
-        operands, plain = (Reading(place[node.args[0]], turned),), plain or len(path) == 1
+        operands = (Reading(place[node.args[0]], turned),)
+        # one step up from an operator that is no point, rho is unknown unless the body is a point
+        plain = plain or (len(path) == 1 and (node.window is not None or path[0][0] == (kind == "always")))
     near, far = node.window or (0, None)
-    return Plan(kind, operands, near, far, tuple(path), counting, plain and far is not None)
+    return Plan(kind, operands, near, far, tuple(path), counting, plain and not counting)
 
 
 def _plain(graph: Graph, root: int) -> bool:
@@ -150,6 +153,7 @@ class Aggregate:
         self._newest_clamp = IDENTITY
         self._awaited: tuple[int, bool, list[Values]] | None = None  # next: stamp, admitted, what the path reads
         self._reach: SlidingMinimum | None = None
+        self._least_reach = NAN  # the same without a window
         if self.wide and self.plan.far is not None:
             self._reach = SlidingMinimum(self.plan.near, self.plan.far)
 
@@ -282,16 +286,17 @@ class Aggregate:
         reach = NAN
         if admitted:
             self._any = True
-            (self._early_stamps if plan.near else self._stamps).append(stamp)
-            if not plan.near:
-                self._known_before.append(self._known)
-            self._others.append(others)
+            if plan.far is not None:
+                (self._early_stamps if plan.near else self._stamps).append(stamp)
+                if not plan.near:
+                    self._known_before.append(self._known)
+                self._others.append(others)
             low, high = self._clamp(others, 0), self._clamp(others, 1)
             for queue, clamp in zip(zone, (low, high, IDENTITY, IDENTITY, IDENTITY), strict=True):
                 queue.push(*clamp)
             self.decided = self.decided or low[0] == high[1]
             reach = self._where_decided(low, high)
-        elif self.oldest is None:
+        elif self.oldest is None and not (self._any and plan.far is None):
             return
         self._known += bool(plan.operands[-1].of(row)[2] == plan.operands[-1].of(row)[2])
         self._act(self._open, [step for step, _ in (lower, upper, lower, upper, rho)])
@@ -339,9 +344,13 @@ class Aggregate:
     def _some_point(self, stamp: int, row: Row, reach: float) -> bool:
         kind = self.plan.kind
         if kind in ("eventually", "always"):
-            assert self._reach is not None
-            needed = self._reach.push(stamp, reach)
-            if self._reach.empty:
+            if self._reach is None:
+                if reach == reach and not reach >= self._least_reach:
+                    self._least_reach = reach
+                needed, none = self._least_reach, self._least_reach != self._least_reach
+            else:
+                needed, none = self._reach.push(stamp, reach), self._reach.empty
+            if none:
                 return False
             lower, upper, _ = self.plan.operands[0].of(row)
             return needed <= lower if kind == "eventually" else needed <= -upper

@@ -235,8 +235,13 @@ class Stream:
         running: Mapping[int, Values],
         latched: Mapping[int, Values],
         triggered: bool,
+        known: bool,
     ) -> None:
-        """Goes on where another stream stopped: the kept samples, all known, and the operators at the top so far."""
+        """Goes on where another stream stopped: the kept samples, and the operators at the top so far.
+
+        ``known``: all samples so far were points.
+        """
+        self._exact = known
         self._begin, self._end = 0, len(rows)
         self._stamps = np.array([*(stamp for stamp, _ in rows), 0], dtype=np.int64)
         self._values = np.empty((len(self._inputs), 3, len(rows) + 1))

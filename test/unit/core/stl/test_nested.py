@@ -68,7 +68,7 @@ def test_every_prefix_equals_whole_trace_evaluation(text, trace, unknown_from):
 
 
 @pytest.mark.long
-@examples(15)
+@examples(4)
 @given(one_inside_another(), traces(least=4, most=30), st.sampled_from([0, 0, 5, 100]))
 def test_every_prefix_equals_whole_trace_evaluation_at_length(text, trace, unknown_from):
     check(text, trace, unknown_from)
@@ -123,7 +123,7 @@ def test_unknown_samples_keep_the_cost_constant_and_unbounded_operators_keep_the
         for library in (bounded, unbounded):
             library.update(i * SECOND, {"x": math.nan if i == 50 else 1.0, "y": float(i % 3)})
     assert isinstance(bounded._streams[0], Nested) and len(bounded._streams[0]) <= 7
-    assert len(unbounded._streams[0]) == 100
+    assert isinstance(unbounded._streams[0], Nested) and not unbounded.reworked and len(unbounded._streams[0]) == 100
 
 
 def test_reach_and_react_by_hand():
