@@ -181,7 +181,7 @@ class Bench:
                 raise SystemExit("bench: the other node did not appear in time")
             self.executor.spin_once(timeout_sec=0.05)
 
-    def pace(self, rate: float, seconds: float, send: Callable[[int], None]) -> None:
+    def pace(self, rate: float, seconds: float, send: Callable[[int], object]) -> None:
         """Calls ``send`` at a steady rate and serves callbacks in between."""
         begin = time.perf_counter()
         for i in range(round(rate * seconds)):
@@ -298,7 +298,7 @@ def gate(bench: Bench, command: tuple[str, ...]) -> list[float]:
 def compare(title: str, theirs: Callable[[], list[float]], ours: Callable[[], list[float]]) -> dict[str, float]:
     """Alternating rounds; medians over the rounds of each round's p50 and p99."""
     rounds = [(theirs(), ours()) for _ in range(ROUNDS)]
-    figures = {}
+    figures: dict[str, float] = {}
     for q in (50, 99):
         a, b = (float(np.median([np.percentile(r[side], q) for r in rounds])) for side in (0, 1))
         figures |= {f"bare_p{q}_ms": round(a, 3), f"ours_p{q}_ms": round(b, 3), f"ratio_p{q}": round(b / a, 2)}

@@ -95,7 +95,8 @@ def check(folder: Path, steps: int, sizes: list[float]) -> dict[str, Any]:
 
 def engine(hours: float) -> dict[str, Any]:
     steps = round(hours * 3.6e12 / PERIOD_NS)
-    sizes, began = [], time.monotonic()
+    sizes: list[float] = []
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         tracker = EpisodeTracker(monitor_config(), Path(name))
         for step in range(steps):
@@ -193,7 +194,7 @@ def main() -> int:
     parser.add_argument("--engine", type=float, default=24.0, metavar="HOURS")
     parser.add_argument("--node", type=float, default=1.0, metavar="HOURS")
     given = parser.parse_args()
-    figures = {}
+    figures: dict[str, Any] = {}
     for name, run, hours in (("engine", engine, given.engine), ("node", node, given.node)):
         if hours > 0:
             figures[name] = run(hours)
