@@ -212,3 +212,10 @@ def test_environment_is_complete_whatever_is_inherited(inherited: str, tmp_path:
         "import rclpy, osma_monitor.msg as m; from rclpy.type_support import check_for_type_support as c; c(m.RawFrame)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
+
+
+def test_packages_that_stand_in_for_ros_are_hidden_from_colcon() -> None:
+    """Where ROS 2 is installed its own packages count; ours must never lie over them."""
+    stand_ins = [path.parent for path in (ROOT / "interfaces").glob("*/package.xml")]
+    assert [path.name for path in stand_ins] == ["tf2_msgs"]
+    assert all((path / "COLCON_IGNORE").exists() for path in stand_ins)
