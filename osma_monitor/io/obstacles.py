@@ -2,22 +2,25 @@
 
     frame: map
     obstacles:
-      - {id: vase_1, category: vase, position: [4.6, 7.6], shape: {primitive: cylinder, size: [0.15, 0.3]}} - {id:
-      anna, category: human, role: human, position: [2.0, 1.5], yaw: 0.4, shape: {primitive: box, size: [0.25, 0.2,
-      0.85]}}
+      - {id: vase_1, category: vase, position: [4.6, 7.6], shape: {primitive: cylinder, size: [0.15, 0.3]}}
+      - id: anna
+        category: human
+        role: human
+        position: [2.0, 1.5]
+        yaw: 0.4
+        shape: {primitive: box, size: [0.25, 0.2, 0.85]}
 
 ``position`` is the centre; without a height the obstacle stands on the floor (z = 0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from osma_monitor.core.robot import Primitive, Shape
 from osma_monitor.core.signals.geometry import Primitive as Tilted
@@ -26,7 +29,7 @@ from osma_monitor.core.signals.kinematics import yaw
 from osma_monitor.core.signals.raw import CONTACT_UNKNOWN, Floats, Objects, RawFrame
 from osma_monitor.io import yaml_files
 from osma_monitor.io.clearance import Solid, distances, solid
-from osma_monitor.io.errors import InputError
+from osma_monitor.io.faults import Place
 
 _EXACT = {"extra": "forbid"}
 #: Frames of a robot file's shapes that move with the base.
@@ -78,31 +81,28 @@ class ObstacleMap:
     frame: str = ""  #: empty: the frame of the odometry
 
 
-_ADAPTER = TypeAdapter(ObstacleMap)
-
-
 def load_obstacles(path: Path | str) -> ObstacleMap:
     """Reads an obstacle file. Raises InputError naming file, line and value."""
-    return check(yaml_files.load(path, _ADAPTER, "map of obstacles"), str(path))
+    return yaml_files.load(path, ObstacleMap, "map of obstacles", rules)
 
 
 def parse_obstacles(text: str, file: str = "<text>") -> ObstacleMap:
     """The same from text."""
-    return check(yaml_files.parse(text, _ADAPTER, "map of obstacles", file), file)
+    return yaml_files.parse(text, ObstacleMap, "map of obstacles", file, rules)
 
 
-def check(obstacles: ObstacleMap, file: str) -> ObstacleMap:
-    """Raises InputError on shapes without size and on ids that repeat."""
+def rules(obstacles: ObstacleMap, above: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Shapes without size and ids that repeat, with their place below ``above``."""
     seen: set[str] = set()
-    for obstacle in obstacles.obstacles:
+    for number, obstacle in enumerate(obstacles.obstacles):
+        place = (*above, "obstacles", number)
         if obstacle.id in seen:
-            raise InputError(f"{file}: obstacles: id {obstacle.id!r} is named twice")
+            yield (*place, "id"), f"the id {obstacle.id!r} is named twice"
         seen.add(obstacle.id)
         try:
             obstacle.solid()
         except (ValueError, IndexError) as error:
-            raise InputError(f"{file}: obstacle {obstacle.id!r}: {error}") from error
-    return obstacles
+            yield (*place, "shape"), f"{obstacle.id}: {error}"
 
 
 def footprint_solids(shapes: Sequence[Shape]) -> list[Solid]:

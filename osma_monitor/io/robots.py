@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import yaml
-from pydantic import TypeAdapter, ValidationError
 
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.robot import RobotModel
+from osma_monitor.core.robot import ForceSensor, InputSpec, RobotModel
 from osma_monitor.core.signals.geometry import Primitive as Geometry
+from osma_monitor.io import yaml_files
+from osma_monitor.io.faults import Place
 from osma_monitor.io.robot_shapes import model_shapes
 from osma_monitor.resources import config_path
 
-_ADAPTER = TypeAdapter(RobotModel)
+#: Names that ROS takes (design.ros2.org/articles/topic_and_service_names.html), absolute, relative or private.
+_TOPIC = re.compile(r"(/|~/)?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 def robot_names() -> list[str]:
@@ -29,53 +31,17 @@ def load_robot(name_or_path: str | Path) -> RobotModel:
     if not path.suffix:
         path = config_path("robots") / f"{name_or_path}.yaml"
         if not path.is_file():
+            near = difflib.get_close_matches(str(name_or_path), robot_names(), 1)
             raise UserError(
-                f"no robot file {name_or_path!r}; known robots: {', '.join(robot_names())}, "
-                "or give a path to a .yaml file"
+                f"no robot file {str(name_or_path)!r}; {f'did you mean {near[0]}? ' if near else ''}known robots: "
+                f"{', '.join(robot_names())}, or give a path to a .yaml file"
             )
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return parse_robot(text, str(path))
+    return parse_robot(yaml_files.read(path, "robot file"), str(path))
 
 
 def parse_robot(text: str, file: str = "<text>") -> RobotModel:
     """Parse the YAML text of a robot file."""
-    try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise UserError(f"{file}{line}: not valid YAML: {getattr(error, 'problem', error)}") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{file}:1: expected a mapping with the keys of a robot file (name, inputs, joints, ...)")
-    try:
-        model = _ADAPTER.validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(x) for x in first["loc"])
-        given = "" if first["type"] in ("missing", "unexpected_keyword_argument") else f", got {first['input']!r}"
-        raise UserError(f"{file}:{_line(tree, first['loc'])}: {where}: {first['msg']}{given}") from error
-    topics = [i.topic for i in model.inputs] + [s.topic for s in model.force_sensors]
-    if model.primary and model.primary not in topics:
-        raise UserError(
-            f"{file}:{_line(tree, ('primary',))}: primary: {model.primary!r} is none of the inputs' topics {topics}"
-        )
-    twice = sorted({t for t in topics if topics.count(t) > 1})
-    if twice:
-        raise UserError(f"{file}:{_line(tree, ('inputs',))}: inputs: topic {twice[0]!r} is named twice")
-    names = [j.name for j in model.joints]
-    if model.gripper is not None and names and model.gripper.joint not in names:
-        raise UserError(
-            f"{file}:{_line(tree, ('gripper',))}: gripper.joint: {model.gripper.joint!r} is none of the joints {names}"
-        )
-    for i, shape in enumerate(model.footprint):
-        try:
-            Geometry(shape.primitive, shape.size)
-        except ValueError as error:
-            raise UserError(f"{file}:{_line(tree, ('footprint', i))}: footprint: {error}") from error
+    model = yaml_files.parse(text, RobotModel, "robot file", file, rules)
     if model.model_file:
         shapes, left_out = model_shapes(Path(file).parent / model.model_file, model.model_base)
         notes = tuple(f"{model.model_file}: left out of the footprint: {text}" for text in left_out)
@@ -83,19 +49,64 @@ def parse_robot(text: str, file: str = "<text>") -> RobotModel:
     return model
 
 
-def _line(node: Any, loc: tuple[Any, ...]) -> int:
-    """Line of the deepest node on the path ``loc``."""
-    line = node.start_mark.line + 1 if node is not None else 1
-    for key in loc:
-        child = None
-        if isinstance(node, yaml.MappingNode):
-            for k, v in node.value:
-                if k.value == str(key):
-                    line, child = k.start_mark.line + 1, v
-        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-            child = node.value[key]
-            line = child.start_mark.line + 1
-        if child is None:
-            break
-        node = child
-    return line
+def rules(model: RobotModel) -> Iterator[tuple[Place, str]]:
+    """What a robot file must obey beyond its types."""
+    if model.rate <= 0:
+        yield ("rate",), f"expected Hz above 0, got {model.rate:g}"
+    if model.transform_age < 0:
+        yield ("transform_age",), f"expected seconds of at least 0, got {model.transform_age:g}"
+    yield from _topic_rules(model)
+    yield from _joint_rules(model)
+    for i, t in enumerate(model.transforms):
+        if not any(t.rotation):
+            yield ("transforms", i, "rotation"), "is all zeros; expected a quaternion x, y, z, w, such as [0, 0, 0, 1]"
+        if any(t.child == other.child for other in model.transforms[:i]):
+            yield ("transforms", i, "child"), f"{t.child!r} has two parents"
+    for i, shape in enumerate(model.footprint):
+        try:
+            Geometry(shape.primitive, shape.size)
+        except ValueError as error:
+            yield ("footprint", i, "size"), str(error)
+
+
+def _topic_rules(model: RobotModel) -> Iterator[tuple[Place, str]]:
+    listed: list[tuple[str, int, InputSpec | ForceSensor]] = [("inputs", i, s) for i, s in enumerate(model.inputs)]
+    listed += [("force_sensors", i, s) for i, s in enumerate(model.force_sensors)]
+    topics = [spec.topic for _, _, spec in listed]
+    for number, (key, i, spec) in enumerate(listed):
+        if spec.topic in topics[:number]:
+            yield (key, i, "topic"), f"topic {spec.topic!r} is named twice"
+        yield from _name_rule((key, i, "topic"), spec.topic)
+        if spec.age_limit <= 0:
+            yield (key, i, "age_limit"), f"expected seconds above 0, got {spec.age_limit:g}"
+        if spec.deadline < 0:
+            yield (key, i, "deadline"), f"expected seconds of at least 0, got {spec.deadline:g}"
+        if isinstance(spec, ForceSensor) and spec.payload_mass < 0:
+            yield (key, i, "payload_mass"), f"expected kg of at least 0, got {spec.payload_mass:g}"
+    for i, topic in enumerate(model.command_topics):
+        yield from _name_rule(("command_topics", i), topic)
+    if model.primary and model.primary not in topics:
+        yield ("primary",), f"{model.primary!r} is none of the inputs' topics {', '.join(topics) or '(there are none)'}"
+
+
+def _name_rule(place: Place, topic: str) -> Iterator[tuple[Place, str]]:
+    if not _TOPIC.fullmatch(topic):
+        yield place, f"{topic!r} is no ROS topic name; expected letters, digits, _ and /, such as /arm/joint_states"
+
+
+def _joint_rules(model: RobotModel) -> Iterator[tuple[Place, str]]:
+    names, sources = [j.name for j in model.joints], [j.source_name for j in model.joints]
+    for i, joint in enumerate(model.joints):
+        if joint.name in names[:i]:
+            yield ("joints", i, "name"), f"joint {joint.name!r} is named twice"
+        elif joint.source_name in sources[:i]:
+            yield ("joints", i), f"{joint.source_name!r} is the source of two joints"
+        if joint.scale == 0:
+            yield ("joints", i, "scale"), "expected rad (or m) per source unit, got 0"
+        if joint.span is not None and joint.span[0] == joint.span[1]:
+            yield ("joints", i, "span"), f"expected two different angles, got {joint.span[0]:g} twice"
+    gripper = model.gripper
+    if gripper is not None and names and gripper.joint not in names:
+        yield ("gripper", "joint"), f"{gripper.joint!r} is none of the joints {', '.join(names)}"
+    if gripper is not None and gripper.least_effort < 0:
+        yield ("gripper", "least_effort"), f"expected a number of at least 0, got {gripper.least_effort:g}"

@@ -13,12 +13,12 @@ Every key may be left out; ``osma map BAG`` writes a first file.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
-
-from pydantic import TypeAdapter
 
 from osma_monitor.core.episode import OutcomeStatus
 from osma_monitor.core.monitor import MonitorConfig
@@ -28,7 +28,9 @@ from osma_monitor.io import yaml_files
 from osma_monitor.io.bag.base import Topic
 from osma_monitor.io.bag.messages import CONVERSIONS, EVENT_TYPE, FRAME_TYPE, SHAPES_TYPE, TF_TYPES, WRENCH
 from osma_monitor.io.errors import InputError
-from osma_monitor.io.obstacles import ObstacleMap, check, load_obstacles
+from osma_monitor.io.faults import Place
+from osma_monitor.io.obstacles import ObstacleMap, load_obstacles
+from osma_monitor.io.obstacles import rules as obstacle_rules
 from osma_monitor.io.robots import load_robot
 
 _EXACT = {"extra": "forbid"}
@@ -116,35 +118,86 @@ class Mapping:
     extensions: tuple[str, ...] = ()  #: extension families that are scored beside those of the suite
 
 
-_ADAPTER = TypeAdapter(Mapping)
-
-
 def load_mapping(path: Path | str) -> Mapping:
     """Reads a mapping file and what it names. Raises InputError with file, line, key and value."""
     path = Path(path)
-    mapping = yaml_files.load(path, _ADAPTER, "mapping")
+    mapping = yaml_files.load(path, Mapping, "mapping", rules)
     return resolve(mapping, path.parent, str(path))
 
 
 def parse_mapping(text: str, file: str = "<text>", folder: Path | None = None) -> Mapping:
     """The same from text; paths inside are beside ``folder``."""
-    return resolve(yaml_files.parse(text, _ADAPTER, "mapping", file), folder or Path(), file)
+    return resolve(yaml_files.parse(text, Mapping, "mapping", file, rules), folder or Path(), file)
+
+
+def rules(mapping: Mapping) -> Iterator[tuple[Place, str]]:
+    """What a mapping must obey beyond its types."""
+    known = {*PARTS, "frame", "episode"}
+    for name, rule in mapping.topics.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"expected some of {', '.join(sorted(known))}"
+            yield ("topics", name), f"is no raw part; {hint}"
+        if isinstance(rule, TopicRule) and rule.age_limit is not None and rule.age_limit <= 0:
+            yield ("topics", name, "age_limit"), f"expected seconds above 0, got {rule.age_limit:g}"
+    for key in ("rate", "transform_wait", "transform_tolerance"):
+        if getattr(mapping, key) < 0:
+            yield (key,), f"expected a number of at least 0, got {getattr(mapping, key):g}"
+    if mapping.rate > 0 and mapping.primary:
+        yield (
+            ("rate",),
+            f"frames come at a rate or with each message of primary ({mapping.primary}): name one of the two",
+        )
+    yield from _episode_rules(mapping.episodes)
+    if isinstance(mapping.obstacles, ObstacleMap):
+        yield from obstacle_rules(mapping.obstacles, ("obstacles",))
+        if _contradict(mapping.frame, mapping.obstacles.frame):
+            yield (
+                ("frame",),
+                f"{mapping.frame!r}, but the obstacles stand in the frame {mapping.obstacles.frame!r}; make them "
+                "equal, or leave one out",
+            )
+
+
+def _episode_rules(episodes: EpisodeRule) -> Iterator[tuple[Place, str]]:
+    for key in ("gap", "longest"):
+        if getattr(episodes, key) <= 0:
+            yield ("episodes", key), f"expected seconds above 0, got {getattr(episodes, key):g}"
+    if episodes.by == "times" and not episodes.times:
+        yield ("episodes",), "by times needs the key times: a list such as [{start: 0, end: 12.5, outcome: success}]"
+    elif episodes.times and episodes.by != "times":
+        yield ("episodes", "times"), f"counts with by: times alone, and by is {episodes.by}"
+    if episodes.by == "edge" and not episodes.topic:
+        yield ("episodes",), "by edge needs the key topic: a number or flag that is above 0.5 while an episode runs"
+    elif episodes.topic and episodes.by not in ("edge", "message"):
+        yield ("episodes", "topic"), f"counts with by: edge or by: message alone, and by is {episodes.by}"
+    for number, span in enumerate(episodes.times):
+        if span.end <= span.start:
+            yield ("episodes", "times", number), f"ends at {span.end:g} s, not after its start at {span.start:g} s"
+
+
+def _contradict(one: str, other: str) -> bool:
+    return bool(one and other) and one.lstrip("/") != other.lstrip("/")
 
 
 def resolve(mapping: Mapping, folder: Path, file: str) -> Mapping:
-    """``mapping`` with robot and obstacle files in place of their names."""
-    known = {*PARTS, "frame", "episode"}
-    unknown = sorted(set(mapping.topics) - known)
-    if unknown:
-        raise InputError(f"{file}: topics: {unknown[0]!r} is no raw part; expected some of {', '.join(sorted(known))}")
+    """``mapping`` with robot and obstacle files in place of their names.
+
+    Raises InputError for what they hold, and where mapping and obstacle file name different frames.
+    """
     if isinstance(mapping.robot, str) and mapping.robot:
         beside = folder / mapping.robot
         name = str(beside) if beside.suffix in (".yaml", ".yml") and beside.is_file() else mapping.robot
         mapping = replace(mapping, robot=load_robot(name))
     if isinstance(mapping.obstacles, str) and mapping.obstacles:
-        mapping = replace(mapping, obstacles=load_obstacles(folder / mapping.obstacles))
-    elif isinstance(mapping.obstacles, ObstacleMap):
-        check(mapping.obstacles, file)
+        path = folder / mapping.obstacles
+        obstacles = load_obstacles(path)
+        if _contradict(mapping.frame, obstacles.frame):
+            raise InputError(
+                f"{file}: frame: {mapping.frame!r}, but {path} says frame: {obstacles.frame!r}; poses and obstacles "
+                "are compared in one frame: make them equal, or leave one out"
+            )
+        mapping = replace(mapping, obstacles=obstacles)
     return mapping
 
 
@@ -210,6 +263,8 @@ def plan(topics: Table[str, Topic], mapping: Mapping, where: str, *, all_topics:
             sources += _of_robot(part, robot, mapping.namespace, topics)
         if not any(s.part == part for s in sources):
             sources += _guessed(part, topics, unsure)
+    if mapping.primary and all_topics and mapping.mode == "hold":
+        _known_primary(mapping.primary, sources, where)
     frame = _special("frame", FRAME_TYPE, mapping, topics, where)
     events = _special("episode", EVENT_TYPE, mapping, topics, where)
     edge = None
@@ -227,6 +282,13 @@ def plan(topics: Table[str, Topic], mapping: Mapping, where: str, *, all_topics:
     shapes = next((t for t in topics.values() if t.type == SHAPES_TYPE), None)
     shapes = shapes if robot is not None and robot.footprint and frame is None else None
     return Plan(tuple(sources), frame, events, tf, edge, shapes, robot, mapping, tuple(unsure))
+
+
+def _known_primary(primary: str, sources: list[Source], where: str) -> None:
+    names = {name for s in sources for name in (s.part, s.topic.name, s.topic.name.lstrip("/"))}
+    if primary not in names:
+        given = ", ".join(dict.fromkeys(f"{s.part} ({s.topic.name})" for s in sources)) or "nothing"
+        raise InputError(f"{where}: primary: {primary!r} is none of what the bag gives: {given}")
 
 
 def _nothing_fits(topics: Table[str, Topic]) -> str:

@@ -3,9 +3,11 @@
     robot: so101                                  # joints, units and gripper as its robot file says
     rate: 20                                      # Hz, for data without times
     columns:
-      joints: {position: observation.state, names: [shoulder_pan, shoulder_lift, elbow_flex, wrist_flex, wrist_roll,
-      gripper]} ee: {position: "obs/ee_pos", orientation: "obs/ee_ori", rotation: axis_angle} gripper: {column:
-      "obs/gripper_contact", above: 0.5} base: {position: "state[0:2]", yaw: "state[2]"} objects:
+      joints: {position: observation.state, names: [shoulder_pan, shoulder_lift, elbow_flex, wrist_flex, wrist_roll]}
+      ee: {position: "obs/ee_pos", orientation: "obs/ee_ori", rotation: axis_angle}
+      gripper: {column: "obs/gripper_contact", above: 0.5}
+      base: {position: "state[0:2]", yaw: "state[2]"}
+      objects:
         - {id: mug, role: target, position: "obs/mug_pos", orientation: "obs/mug_quat"}
     success: next.success                         # the last value of an episode counts
     info: {suite: so101, templates: [pnp_into_container], tags: [non_spillable]}
@@ -24,7 +26,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from osma_monitor.core.robot import RobotModel, gripper_contact
 from osma_monitor.core.signals.raw import (
@@ -39,6 +40,7 @@ from osma_monitor.core.signals.raw import (
 from osma_monitor.io import yaml_files
 from osma_monitor.io.bag.mapping import InfoRule
 from osma_monitor.io.errors import InputError
+from osma_monitor.io.faults import Place
 from osma_monitor.io.robots import load_robot
 
 SECOND = 1_000_000_000
@@ -148,18 +150,25 @@ class FieldMap:
     info: InfoRule = field(default_factory=InfoRule)
 
 
-_ADAPTER = TypeAdapter(FieldMap)
-
-
 def load_field_map(path: Path | str) -> FieldMap:
     """Reads a field map. Raises InputError naming file, line, key and value."""
     path = Path(path)
-    return resolve(yaml_files.load(path, _ADAPTER, "field map"), path.parent)
+    return resolve(yaml_files.load(path, FieldMap, "field map", rules), path.parent)
 
 
 def parse_field_map(text: str, file: str = "<text>") -> FieldMap:
     """The same from text."""
-    return resolve(yaml_files.parse(text, _ADAPTER, "field map", file), Path())
+    return resolve(yaml_files.parse(text, FieldMap, "field map", file, rules), Path())
+
+
+def rules(fields: FieldMap) -> Iterator[tuple[Place, str]]:
+    """What a field map must obey beyond its types."""
+    if fields.rate < 0:
+        yield ("rate",), f"expected Hz of at least 0 (0: as the data set says), got {fields.rate:g}"
+    ids = [o.id for o in fields.columns.objects]
+    for number, name in enumerate(ids):
+        if name in ids[:number]:
+            yield ("columns", "objects", number, "id"), f"the id {name!r} is named twice"
 
 
 def resolve(fields: FieldMap, folder: Path) -> FieldMap:

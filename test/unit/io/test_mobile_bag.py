@@ -169,7 +169,7 @@ def test_joint_units_and_names_follow_the_robot_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("topics: {bas: /odom}", "'bas' is no raw part"),
+        ("topics: {bas: /odom}", r"<text>:1: topics\.bas: is no raw part; did you mean base\?"),
         ("epsodes: {by: gap}", r"<text>:1: epsodes"),
         ("episodes:\n  by: gaps", r"<text>:2: episodes\.by: .*'message'.*got 'gaps'"),
         ("robot: no_such_robot", "known robots"),
