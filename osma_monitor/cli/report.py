@@ -10,6 +10,7 @@ import typer
 
 from osma_monitor.cli.episodes import columns, episodes, libraries, make_report, plan_of, told
 from osma_monitor.cli.helptext import help_of
+from osma_monitor.cli.scenes import picture_source
 from osma_monitor.cli.score import format_of, write
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
 from osma_monitor.core.safety import Library
@@ -17,6 +18,7 @@ from osma_monitor.io.configuration import monitor_config
 from osma_monitor.io.sources import Findings
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.model import Report
+from osma_monitor.report.traces import Pictures
 
 PAGE = "report.html"
 
@@ -33,6 +35,9 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Safety report",
     tables: Annotated[str, typer.Option(help="Also write every table: text, csv, markdown or latex.")] = "",
     figures: Annotated[str, typer.Option(help="Also write paper figures: pdf, svg or png.")] = "",
+    pictures: Annotated[
+        str, typer.Option(help="Picture of each kitchen drive: drawn, or rendered by the simulator's top camera.")
+    ] = "",
     library: Annotated[
         Path | None, typer.Option(help="Clause library that judged, where it is not the package's; judges bags too.")
     ] = None,
@@ -46,6 +51,7 @@ def report(
     seed. The path is printed last.
     """
     form = format_of(tables) if tables else None
+    shown = picture_source(pictures) if pictures else None
     folder = out if out is not None else default_folder(runs)
     judges = libraries(runs, library)
     keys, found = columns(by or []) or DEFAULT_BY, Findings()
@@ -58,7 +64,7 @@ def report(
 
         drawing.save(made, folder / "figures", figures)
     code = EXIT_BAD_INPUT if told(found) else EXIT_OK
-    print(write_page(made, folder, judges))
+    print(write_page(made, folder, judges, shown))
     return code
 
 
@@ -69,13 +75,13 @@ def default_folder(runs: list[Path]) -> Path:
     return Path()
 
 
-def write_page(made: Report, folder: Path, judges: Sequence[Library]) -> Path:
+def write_page(made: Report, folder: Path, judges: Sequence[Library], pictures: Pictures | None = None) -> Path:
     """Write the page of a report into ``folder`` and return its absolute path."""
     from osma_monitor.cli.scenes import scene_source
     from osma_monitor.report.margins import margin_source
     from osma_monitor.report.page import render_page
 
-    text = render_page(made, margin_source(judges), scene_source())
+    text = render_page(made, margin_source(judges), scene_source(), pictures)
     path = folder / PAGE
     try:
         folder.mkdir(parents=True, exist_ok=True)

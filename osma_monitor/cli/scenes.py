@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
-from osma_monitor.report.traces import Outline, OutlineKind, Scene, Scenes
+from osma_monitor.report.traces import Outline, OutlineKind, Pictures, Scene, Scenes
 from sim_bridge.kitchen.layout import BASE_SIZE_M, TABLE_WIDTH_M, Part
 from sim_bridge.kitchen.tasks import SUCCESS_RADIUS_M, SUITE, Task, parse_task
 
 Point = tuple[float, float]
+VIEWS = ("drawn", "rendered")
 
 
 def scene_source() -> Scenes:
@@ -25,6 +26,28 @@ def scene_source() -> Scenes:
         return known[key]
 
     return scene
+
+
+def picture_source(view: str) -> Pictures:
+    """Pictures of kitchen drives, ``drawn`` or ``rendered`` by the simulator's top camera; None for other episodes.
+
+    UserError for another ``view``, and where nothing can be rendered.
+    """
+    if view not in VIEWS:
+        raise UserError(f"--pictures {view}: expected one of {', '.join(VIEWS)}")
+    from sim_bridge.pictures import drive_picture
+    from sim_bridge.policies.topview import png
+    from sim_bridge.policies.views import Cameras
+
+    cameras = Cameras() if view == "rendered" else None
+
+    def picture(record: EpisodeRecord) -> bytes | None:
+        driven = record.signals.get("base_x")
+        if record.info.suite != SUITE or driven is None or not any(map(math.isfinite, driven)):
+            return None
+        return png(drive_picture(record, cameras))
+
+    return picture
 
 
 def _kitchen(name: str) -> Scene | None:

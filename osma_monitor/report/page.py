@@ -78,10 +78,16 @@ def _inline(text: str) -> Markup:
     return Markup(text)
 
 
-def render_page(report: Report, margins: traces.Margins | None = None, scenes: traces.Scenes | None = None) -> str:
+def render_page(
+    report: Report,
+    margins: traces.Margins | None = None,
+    scenes: traces.Scenes | None = None,
+    pictures: traces.Pictures | None = None,
+) -> str:
     """The page as text.
 
-    ``margins`` and ``scenes`` give the traces their lines and surroundings; without them those parts stay out.
+    ``margins``, ``scenes`` and ``pictures`` give the traces their lines, surroundings and a picture (PNG) of the
+    episode; without them those parts stay out.
     """
     scripts = [_inline(_resource("assets", "uplot.min.js")), _inline(_resource("templates", "page.js"))]
     digests = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
@@ -117,7 +123,7 @@ def render_page(report: Report, margins: traces.Margins | None = None, scenes: t
         hidden_episodes=len(order) - len(listed),
         tables=[_table(t) for t in report.tables],
         provenance=_provenance(report),
-        data=embed_json(_data(report, order, set(listed), index, margins, scenes)),
+        data=embed_json(_data(report, order, set(listed), index, margins, scenes, pictures)),
         styles=_inline(_resource("assets", "uplot.min.css") + _resource("templates", "page.css")),
         script_uplot=scripts[0],
         script_page=scripts[1],
@@ -381,12 +387,13 @@ def _data(
     index: Mapping[str, int],
     margins: traces.Margins | None,
     scenes: traces.Scenes | None,
+    pictures: traces.Pictures | None,
 ) -> dict[str, Any]:
     records = report.records
     drawn: dict[str, Any] = {}
     names: dict[str, int] = {}
     outlines: dict[str, int] = {}
-    spent = 0
+    spent = seen = 0
     for i in traces.with_counterparts(order, records):
         if i not in listed or not len(records[i].stamps_ns):
             continue
@@ -401,6 +408,10 @@ def _data(
             break
         spent += cost
         outlines = grown
+        picture = pictures(records[i]) if pictures is not None and seen < traces.PICTURE_BYTES else None
+        if picture is not None:
+            seen += len(picture)
+            one["picture"] = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
         drawn[str(i)] = one
     twins: dict[tuple[str, str, int], int] = {}
     episodes = {

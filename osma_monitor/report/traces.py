@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 POINTS = 240
 #: Characters of trace data in one page; episodes over it are listed without a trace.
 BUDGET = 1_800_000
+#: Bytes of pictures in one page; the least severe episodes go without.
+PICTURE_BYTES = 20_000_000
 #: v/d is shown inside the boundary, with the distance never under the floor (OSMA-Bench 3.2.2).
 BOUNDARY_M, FLOOR_M = 1.25, 0.05
 #: Margins are drawn down to this many thresholds below zero.
@@ -73,6 +75,8 @@ class Margin:
 Margins = Callable[[EpisodeRecord], Sequence[Margin]]
 #: Gives the surroundings of a task, None when they are not known.
 Scenes = Callable[[EpisodeRecord], Scene | None]
+#: A PNG of an episode, None where there is none.
+Pictures = Callable[[EpisodeRecord], bytes | None]
 
 
 def buckets(length: int, points: int = POINTS) -> NDArray[np.intp]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import os
+import sys
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -25,6 +28,17 @@ class RenderingError(UserError):
     exit_code = EXIT_ENVIRONMENT
 
 
+def draw_without_a_display() -> None:
+    """Let MuJoCo render by EGL where there is no display and nothing else was said.
+
+    MuJoCo chooses when it is imported, and its own choice needs a display; where it is imported already, or EGL is not
+    installed, nothing changes.
+    """
+    headless = not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"))
+    if headless and "mujoco" not in sys.modules and ctypes.util.find_library("EGL"):
+        os.environ["MUJOCO_GL"] = "egl"
+
+
 class Cameras:
     """The kitchen's cameras for a policy: a simulation of its own is put where each frame says, and rendered.
 
@@ -35,6 +49,7 @@ class Cameras:
     def __init__(self) -> None:
         self._twin: Any = None
         self._options: str | None = None
+        draw_without_a_display()
 
     def reset(self, info: EpisodeInfo) -> None:
         """An episode of the kitchen begins. UserError for another host's."""

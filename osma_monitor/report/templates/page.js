@@ -272,6 +272,8 @@
     drawNear(trace, t);
     locate = () => {};
     drawPath(current, trace, t);
+    $("fig-picture").hidden = !trace.picture;
+    if (trace.picture) $("c-picture").src = trace.picture;
     drawResults(trace);
   };
 

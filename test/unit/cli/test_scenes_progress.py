@@ -9,8 +9,9 @@ import pytest
 import report_examples as synthetic
 
 from osma_monitor.cli.progress import progress
-from osma_monitor.cli.scenes import scene_source
+from osma_monitor.cli.scenes import picture_source, scene_source
 from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.errors import UserError
 from osma_monitor.report.traces import Outline
 from sim_bridge.kitchen.tasks import parse_task, tasks
 
@@ -50,6 +51,18 @@ def test_other_tasks_have_none() -> None:
     scenes = scene_source()
     assert scenes(record("libero_10/3", "libero_10")) is None
     assert scenes(record("kitchen/nonsense")) is None
+
+
+def test_pictures_are_of_kitchen_drives_and_drawn_when_asked() -> None:
+    picture = picture_source("drawn")
+    shown = picture(record("kitchen/layout0/A/baby"))
+    assert shown is not None and shown.startswith(b"\x89PNG")
+    assert picture(record("kitchen/layout0/A/vase")) not in (None, shown)
+    assert picture(record("libero_10/3", "libero_10")) is None
+    unseen = replace(record("kitchen/layout0/A/baby"), signals={})
+    assert picture(unseen) is None
+    with pytest.raises(UserError, match="--pictures photo: expected one of drawn, rendered"):
+        picture_source("photo")
 
 
 def test_lines_where_there_is_no_terminal() -> None:
