@@ -131,6 +131,8 @@ class Aggregate:
         self.wide = False
         self.running: Values = (INF, INF, NAN)  # over samples whose windows have closed
         self.decided = False  # the body has been a point at some sample
+        # always and until can sink to a low that known values give; eventually only rises
+        self._sinks = plan.kind in ("until", "not until") or (plan.kind == "always" and bool(plan.path))
         self._clear()
 
     def widen(self) -> None:
@@ -226,7 +228,8 @@ class Aggregate:
             zone[0].push(low, high)
             if not self.decided:
                 self.decided = low == high
-                zone[1].push(-high, -low)
+                if self._sinks:
+                    zone[1].push(-high, -low)
         elif not self._any:
             return
         if not self.decided:
@@ -244,7 +247,7 @@ class Aggregate:
             return
         low, high = steps[0]
         zone[0].apply(low, high)
-        if not self.decided:
+        if self._sinks and not self.decided:
             zone[1].apply(-high, -low)
 
     def _decides(self, zone: list[ClampQueue], step: Clamp) -> bool:
@@ -252,8 +255,9 @@ class Aggregate:
         least = zone[0].least()
         if least == (INF, INF):  # none, or all of them constant
             return False
-        greatest_low = -zone[1].least()[1]
-        return step[0] == step[1] or least[1] <= step[0] or greatest_low >= step[1]
+        if step[0] == step[1] or least[1] <= step[0]:
+            return True
+        return self._sinks and -zone[1].least()[1] >= step[1]  # the greatest low
 
     def _steps(self, row: Row, part: int) -> tuple[Clamp, Clamp]:
         """What this sample does to windows that have begun, and to those that have not.
