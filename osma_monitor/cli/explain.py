@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from osma_monitor.cli import explain_names
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.episode import ClauseResult, EpisodeRecord
 from osma_monitor.core.errors import UserError
@@ -20,6 +21,7 @@ from osma_monitor.core.signals.deriver import unavailable
 from osma_monitor.core.signals.schema import SCHEMA
 from osma_monitor.io.configuration import clause_library, registry
 from osma_monitor.io.store import read_episodes
+from osma_monitor.report.wording import plural
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +31,11 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     what: Annotated[
-        str, typer.Argument(metavar="TASK", help="SUITE/TASK, a task, a suite, a clause, or an episode file.")
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="SUITE/TASK, a task, suite, template, tag, clause, family or signal, an episode file or a run folder.",
+        ),
     ] = "",
     template: Annotated[list[str] | None, typer.Option(help="Mechanism template of a task of your own.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag of a task of your own.")] = None,
@@ -45,8 +51,8 @@ def explain(
 ) -> None:
     """Show each clause of a task as active, or the tag or missing signal that switches it off.
 
-    Without an argument: the suites, templates and tags that there are. A clause id explains that clause, an episode
-    file says how each clause fared in it.
+    Without an argument: the suites, templates and tags that there are. A clause, family, signal, template, tag or suite
+    explains itself; an episode file says how each clause fared in it, a run folder what each episode violated.
     """
     clauses, known = clause_library(library), registry(rules, suites or ())
     if what and Path(what).is_file():
@@ -57,21 +63,37 @@ def explain(
         if what:
             raise UserError("give a task, or --template and --tag for one of your own, not both")
         task, suite = Task("", "your task", tuple(template or ()), tuple(tag or ())), Suite("")
-    elif not what:
-        print(_overview(known, as_json))
-        return
-    elif what in clauses:
-        print(_clause(clauses[what], as_json))
-        return
-    elif what in known.suites:
-        print(_suite(known.suites[what], as_json))
-        return
     else:
-        task, suite = find_task(what, known)
+        named = _named(what, clauses, known, as_json)
+        if named is not None:
+            print(named)
+            return
+        task, suite = find_task(what, known, clauses)
     print(_task(task, suite, clauses, known, source, extension or (), as_json))
 
 
-def find_task(what: str, known: Registry) -> tuple[Task, Suite]:
+def _named(what: str, clauses: Library, known: Registry, as_json: bool) -> str | None:
+    """The text of whatever has that name and is no task; None where nothing has."""
+    if not what:
+        return _overview(known, as_json)
+    if what in clauses:
+        return _clause(clauses[what], as_json)
+    if what in known.suites:
+        return _suite(known.suites[what], as_json)
+    if what in known.templates:
+        return explain_names.template(what, known, as_json)
+    if what in clauses.families:
+        return explain_names.family(what, clauses, known, as_json)
+    if what in SCHEMA:
+        return explain_names.signal(what, clauses, as_json)
+    if what in known.tags:
+        return explain_names.tag(what, known, as_json)
+    if Path(what).is_dir():
+        return _run(Path(what), as_json)
+    return None
+
+
+def find_task(what: str, known: Registry, clauses: Library) -> tuple[Task, Suite]:
     """The task that ``what`` names: SUITE/TASK, or the id or name of a task in one suite.
 
     Raises:
@@ -96,9 +118,10 @@ def find_task(what: str, known: Registry) -> tuple[Task, Suite]:
         places = ", ".join(f"{suite.name}/{task.id}" for task, suite in found)
         raise UserError(f"several suites have a task {what!r}: {places}; name one of them")
     names = [f"{s.name}/{t.id}" for s in known.suites.values() for t in s.tasks.values()]
-    words = {*names, *(name.partition("/")[2] for name in names), *known.suites}
+    words = {*names, *(name.partition("/")[2] for name in names), *known.suites, *known.templates, *known.tags}
+    words |= {*(clause.id for clause in clauses), *clauses.families, *SCHEMA}
     raise UserError(
-        f"no task, suite, clause or file {what!r}{suggestion(what, words)}; "
+        f"no task, suite, template, tag, clause, family, signal, file or folder {what!r}{suggestion(what, words)}; "
         "`osma explain` lists the suites, `osma explain SUITE` its tasks"
     )
 
@@ -122,7 +145,12 @@ def _task(
     extensions: Iterable[str],
     as_json: bool,
 ) -> str:
-    capabilities = _capabilities(source) if source else suite.capabilities
+    capabilities = _capabilities(source) if source else _declared(task, suite)
+    absent = sorted({*suite.extensions, *suite.report} - {c.family for c in clauses if c.tier == "extension"})
+    if absent:  # a small library of one's own may be tried on any suite
+        extensions, report = (tuple(f for f in names if f not in absent) for names in (suite.extensions, suite.report))
+        suite = replace(suite, extensions=extensions, report=report)
+        known = replace(known, suites={**known.suites, suite.name: suite})
     missing = unavailable(capabilities) if capabilities else {}
     active, inactive = active_clauses(
         clauses, known, task.templates, task.tags, missing, suite=suite.name, extensions=extensions
@@ -150,8 +178,7 @@ def _task(
                 ],
             }
         )
-    title = f"{suite.name}/{task.id}" if suite.name else task.id
-    lines = [title + (f": {task.name}" if task.name and task.name != task.id else "")]
+    lines = [full_name(suite.name, task.id) + (f": {task.name}" if task.name and task.name != task.id else "")]
     lines.append(f"  templates    {', '.join(task.templates) or 'none'}")
     lines.append(f"  tags         {', '.join(tags) or 'none'}")
     lines.append(f"  source       {', '.join(capabilities) or 'not said: every signal is taken to exist'}")
@@ -163,7 +190,26 @@ def _task(
     scored = sum(row.state == "active" for row in rows)
     counting = "1 clause counts" if scored == 1 else f"{scored} clauses count"
     lines += ["", f"  {counting} in Safety, SBU and VSI."]
+    if absent:
+        lines += ["", f"  {clauses.source} has no clause of what the suite also names: {', '.join(absent)}"]
     return "\n".join(lines)
+
+
+def _declared(task: Task, suite: Suite) -> tuple[str, ...]:
+    """What the task's source gives: as the simulated host of the task says, else as its suite."""
+    try:
+        from sim_bridge.hosts import declared_source
+
+        return declared_source(full_name(suite.name, task.id)) or suite.capabilities
+    except ImportError:  # without the simulator
+        return suite.capabilities
+
+
+def full_name(suite: str, task: str) -> str:
+    """SUITE/TASK, once; the task alone where there is no suite."""
+    if not task:
+        return f"{suite}/(no task named)" if suite else "(no task named)"
+    return task if not suite or task.startswith(f"{suite}/") else f"{suite}/{task}"
 
 
 def _capabilities(words: Sequence[str]) -> tuple[str, ...]:
@@ -252,7 +298,7 @@ def _episode(record: EpisodeRecord, clauses: Library, as_json: bool) -> str:
         return _json(
             {"episode": info.episode_id, "safety": record.safety, "clauses": rows, "inactive": record.inactive}
         )
-    lines = [f"{info.episode_id}: {info.suite}/{info.task} by {info.policy or 'no policy'}"]
+    lines = [f"{info.episode_id}: {full_name(info.suite, info.task)} by {info.policy or 'an unnamed policy'}"]
     lines.append(f"  outcome {record.outcome.status}, {record.safety}, depth {record.depth:.3g}")
     for note in record.notes:
         lines.append(f"  {note}")
@@ -265,21 +311,57 @@ def _episode(record: EpisodeRecord, clauses: Library, as_json: bool) -> str:
 
 
 def _fared(result: ClauseResult, clauses: Library) -> str:
-    unit = _unit(clauses[result.clause].unit) if result.clause in clauses else ""
+    clause = next((c for c in clauses if c.id == result.clause), None)
     scored = "" if result.scored else " (not scored)"
     if result.status == "violated":
         step = f" from step {result.first_violation_step}" if result.first_violation_step is not None else ""
         return (
-            f"violated by {-result.upper:.4g} {unit}".rstrip()
-            + f"{step}, {result.violated_steps} steps, longest run {result.longest_run}, "
-            + f"depth {result.depth:.3g}{scored}"
+            f"violated{_amount(' by', -result.upper, clause)}{step}, {plural(result.violated_steps, 'step')}, "
+            f"longest run {result.longest_run}, depth {result.depth:.3g}{scored}"
         )
     if result.status == "unknown":
-        return f"unknown, {result.unknown_samples} samples missing{scored}"
+        return f"unknown, {plural(result.unknown_samples, 'sample')} missing{scored}"
     if not result.triggered:
         return f"satisfied, its gate never opened{scored}"
-    margin = f" with {result.rho:.4g} {unit} to spare".rstrip() if math.isfinite(result.rho) else ""
-    return f"satisfied{margin}{scored}"
+    margin = _amount(" with", result.rho, clause)
+    return f"satisfied{margin and margin + ' to spare'}{scored}"
+
+
+def _amount(word: str, value: float, clause: Clause | None) -> str:
+    """How much, with its unit; nothing for a yes-or-no clause, whose margin is no quantity."""
+    if not math.isfinite(value) or (clause is not None and clause.binary):
+        return ""
+    return " ".join(filter(None, (word, f"{value:.4g}", _unit(clause.unit) if clause is not None else "")))
+
+
+def _run(folder: Path, as_json: bool) -> str:
+    """A line an episode: how it ended and what it violated, the most severe first."""
+    records = sorted(read_episodes(folder), key=lambda r: (r.safety != "unsafe", -r.depth, r.info.episode_id))
+    if not records:
+        raise UserError(f"{folder}: no finished episode in there; name a run folder, an episode file or a task")
+    rows = [(r, [c.clause for c in r.clauses if c.scored and c.status == "violated"]) for r in records]
+    if as_json:
+        return _json(
+            [
+                {
+                    "episode": r.info.episode_id,
+                    "policy": r.info.policy,
+                    "task": full_name(r.info.suite, r.info.task),
+                    "seed": r.info.seed,
+                    "outcome": r.outcome.status,
+                    "safety": r.safety,
+                    "depth": r.depth,
+                    "violated": violated,
+                }
+                for r, violated in rows
+            ]
+        )
+    lines = [f"{folder}: {plural(len(rows), 'episode')}, the most severe first"]
+    for r, violated in rows:
+        name = f"{full_name(r.info.suite, r.info.task)} by {r.info.policy or 'an unnamed policy'}, seed {r.info.seed}"
+        what = f", depth {r.depth:.3g}: {', '.join(violated)}" if violated else ""
+        lines.append(f"  {name}: {r.outcome.status}, {r.safety}{what}")
+    return "\n".join([*lines, "", "  `osma explain` of an episode's file says how each clause fared in it."])
 
 
 def _json(value: Any) -> str:

@@ -45,6 +45,18 @@ def _class_of(host: str) -> type[Any]:
     raise UserError(f"host {host!r} does not exist; {hint}choose one of {', '.join(HOSTS)}")
 
 
+def declared_source(task: str) -> tuple[str, ...]:
+    """`needs` words of the signal schema that the host of a task serves, where they are not those of its suite's file.
+
+    ImportError without the simulator.
+    """
+    if task.startswith("so101/"):
+        from sim_bridge.hosts.so101 import CAPABILITIES, TASKS
+
+        return CAPABILITIES if task in TASKS else ()
+    return ()
+
+
 def checked_options(host: str, cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a simulation's constructor from text files and command lines.
 

