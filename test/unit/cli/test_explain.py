@@ -159,8 +159,8 @@ def test_what_a_template_switches_off_it_does_not_switch_on(capsys: Output) -> N
 def test_a_small_library_can_be_tried_on_any_suite(capsys: Output, tmp_path: Path) -> None:
     file = tmp_path / "one.yaml"
     file.write_text(
-        "clauses:\n  calm:\n    {family: max_contact_force, axis: scene_interaction, tier: main, unit: N, threshold: 5,\n"
-        "     severe: 10, signal: contact_force_max, formula: 'always (contact_force_max < {threshold})',\n"
+        "clauses:\n  calm:\n    {family: max_contact_force, axis: scene_interaction, tier: main, unit: N,\n"
+        "     threshold: 5, severe: 10, signal: contact_force_max, formula: 'always (contact_force_max < {threshold})',\n"
         "     requirement: mine}\n"
     )
     text = run(capsys, "kitchen/layout0/A/baby", "--library", str(file))
