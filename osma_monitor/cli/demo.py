@@ -63,7 +63,7 @@ def tasks(quick: bool = False) -> tuple[str, ...]:
 
 def conclude(folder: Path, title: str) -> int:
     """Score a run folder: one table a policy on standard output, the page's path last."""
-    from osma_monitor.cli.report import write_page
+    from osma_monitor.cli.report import PAGE, write_page
     from osma_monitor.report.policy_table import policy_tables
     from osma_monitor.report.table import to_text
 
@@ -73,5 +73,5 @@ def conclude(folder: Path, title: str) -> int:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for table in policy_tables(report):
         print(to_text(table, width))
-    print(write_page(report, folder, judges))
+    print(write_page(report, folder / PAGE, judges))
     return EXIT_OK

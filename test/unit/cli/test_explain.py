@@ -160,8 +160,8 @@ def test_a_small_library_can_be_tried_on_any_suite(capsys: Output, tmp_path: Pat
     file = tmp_path / "one.yaml"
     file.write_text(
         "clauses:\n  calm:\n    {family: max_contact_force, axis: scene_interaction, tier: main, unit: N,\n"
-        "     threshold: 5, severe: 10, signal: contact_force_max, formula: 'always (contact_force_max < {threshold})',\n"
-        "     requirement: mine}\n"
+        "     threshold: 5, severe: 10, signal: contact_force_max, requirement: mine,\n"
+        "     formula: 'always (contact_force_max < {threshold})'}\n"
     )
     text = run(capsys, "kitchen/layout0/A/baby", "--library", str(file))
     assert state(text, "calm") == "active" and "1 clause counts" in text

@@ -315,6 +315,35 @@ def test_report_writes_page_tables_and_figures(run: Path, tmp_path: Path, capsys
     assert (tmp_path / "tables" / "summary.csv").is_file() and (tmp_path / "figures" / "outcomes.svg").is_file()
 
 
+def test_the_page_of_a_file_bears_its_name_and_goes_into_the_working_folder(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recordings, here = tmp_path / "recordings", tmp_path / "here"
+    recordings.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    files = sorted(run.glob("*.parquet"))[:2]
+    for name, file in zip(("one", "two"), files, strict=True):
+        shutil.copy(file, recordings / f"{name}.parquet")
+        assert main(["report", str(recordings / f"{name}.parquet"), "--tables", "csv"]) == 0
+        captured = capsys.readouterr()
+        assert captured.out.strip() == str(here / f"{name}.report.html") and "replaced" not in captured.err
+    assert sorted(p.name for p in recordings.iterdir()) == ["one.parquet", "two.parquet"]
+    assert sorted(p.name for p in here.iterdir()) == [
+        "one.report.html", "one.tables", "two.report.html", "two.tables"
+    ]  # fmt: skip
+    assert main(["report", str(recordings / "one.parquet")]) == 0
+    assert "one.report.html: an earlier report, replaced" in capsys.readouterr().err
+
+
+def test_what_is_no_report_of_ours_is_left_alone(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "report.html"
+    mine.write_text("<p>my own notes</p>")
+    assert main(["report", str(run), "--out", str(tmp_path)]) == 2
+    assert "report.html: is there and is no report of osma" in capsys.readouterr().err
+    assert mine.read_text() == "<p>my own notes</p>"
+
+
 def test_report_goes_into_the_run_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = store(tmp_path / "run", lambda r: r)
     assert main(["report", str(folder)]) == 0
