@@ -17,6 +17,7 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
+from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from visualization_msgs.msg import MarkerArray
 
@@ -69,9 +70,11 @@ class SafetyMonitor(LifecycleNode):
         self.receiver: FrameReceiver | None = None
         self.latch = outputs.StateLatch()
         self._owned: list[Any] = []
+        self._summary: Any = None  #: publisher of EpisodeSummary, once configured
         self._timers_owned: list[Any] = []
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._last_status: tuple[int, bytes | ClauseStatus] | None = None  #: stamp and message
+        self._last_update: tuple[Update, str, int] | None = None  #: with its episode and how many frames were refused
         self._last_frame_wall = self._last_state_wall = time.monotonic()
         self._reporter = Reporter(self.values.stale_after)
         self._problems: dict[str, str] = {}
@@ -100,6 +103,8 @@ class SafetyMonitor(LifecycleNode):
     def close(self) -> None:
         """Close the running episode, so that nothing waits in memory."""
         self._stop_listening("the monitor was stopped")
+        if self._summary is not None:
+            self._summary.wait_for_all_acked(Duration(seconds=1.0))  # who watches hears how the last episode ended
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Read the clauses, recover what a crash left, make the publishers."""
@@ -107,6 +112,7 @@ class SafetyMonitor(LifecycleNode):
         try:
             config = self._monitor_config()
             folder = self._log_folder()
+            self._check_task(config)
             self.robot = self._load_robot()
             for note in self.robot.notes if self.robot is not None else ():
                 self._report(note)
@@ -128,9 +134,8 @@ class SafetyMonitor(LifecycleNode):
             self._make_publishers()
         except Exception as error:  # rclpy would turn it into a state without a word
             return self._failed(error)
-        self.get_logger().info(
-            f"{len(config.library)} clauses; episodes are logged into {folder}" if folder else "episodes are not logged"
-        )
+        self.get_logger().info(f"{len(config.library)} clauses")
+        self.get_logger().info(f"episodes: {folder or 'not logged'}")
         return TransitionCallbackReturn.SUCCESS
 
     def _load_robot(self) -> RobotModel | None:
@@ -217,6 +222,13 @@ class SafetyMonitor(LifecycleNode):
             extensions=v.extensions,
             prediction_horizon=v.prediction_horizon,
         )
+
+    def _check_task(self, config: MonitorConfig) -> None:
+        """A typing error in what describes the task is said now, not at the first frame."""
+        v = self.values
+        odd = config.registry.check_typed(v.templates, v.tags, v.suite, v.task)
+        if odd:
+            self._report(odd)
 
     def _log_folder(self) -> Path | None:
         wanted = self.values.episode_log
@@ -399,8 +411,9 @@ class SafetyMonitor(LifecycleNode):
         if update.step == 0:
             self._say_what_is_off(tracker.monitor.inactive)
             self._clauses.publish(outputs.clause_list(tracker.monitor, update.stamp_ns))
+        self._last_update = update, episode_id, tracker.monitor.refused
         if self._status.get_subscription_count():
-            self._answer(update.stamp_ns, outputs.clause_status(update, episode_id, tracker.monitor.refused))
+            self._answer(update.stamp_ns, outputs.clause_status(*self._last_update))
         self.latch.set(update.state, update.reasons, update.stamp_ns)
         self._publish_state()
         if update.state == "unknown":
@@ -476,6 +489,8 @@ class SafetyMonitor(LifecycleNode):
     def _on_repeat(self, stamp_ns: int) -> None:
         if self._last_status is not None and self._last_status[0] == stamp_ns:
             self._status.publish(self._last_status[1])
+        elif self._last_update is not None and self._last_update[0].stamp_ns == stamp_ns:
+            self._answer(stamp_ns, outputs.clause_status(*self._last_update))  # nobody was known who listens
 
     # -- time ----------------------------------------------------------------------------------------------------
 

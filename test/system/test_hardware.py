@@ -102,14 +102,34 @@ def test_joystick_buttons_begin_and_end(arm, observer, nodes, tmp_path):
 def test_with_a_robot_file_the_first_frame_begins_an_episode_and_a_pause_ends_it(arm, observer, nodes, tmp_path):
     summaries = observer.listen(EpisodeSummary, of(topics.SUMMARY), topics.latched(10))
     status = observer.listen(ClauseStatus, of(topics.STATUS))
-    monitor = nodes.start("safety_monitor", robot="so101", episode_log=tmp_path / "run", gap=0.5, silence_limit=1.0)
+    monitor = nodes.start("safety_monitor", robot="so101", episode_log=tmp_path / "run", gap=0.5)
     arm.until(lambda: len(status) > 10, "10 frames", arm.send, monitor)
-    observer.until(lambda: summaries, "the end by silence", 10, monitor)
+    observer.until(lambda: summaries, "the end by the pause", 10, monitor)
     seen = len(status)
     arm.until(lambda: len(status) > seen + 10, "10 frames of the next one", arm.send, monitor)
     assert status[0].episode_id != status[-1].episode_id
     off = [line for line in monitor.output.splitlines() if "switched off for want of inputs" in line]
     assert off and sum(line.count("max_contact_force_under_200N: ") for line in off) == 1, "once, not once an episode"
+
+
+def test_a_monitor_that_is_stopped_after_the_pause_stores_a_complete_episode(arm, observer, nodes, tmp_path):
+    """Whether the pause was over or the robot still moved, the numbers of the frames are the same."""
+    status = observer.listen(ClauseStatus, of(topics.STATUS))
+    records = []
+    for number, pause in enumerate((True, False)):
+        run = tmp_path / str(number)
+        monitor = nodes.start("safety_monitor", robot="so101", episode_log=run, gap=0.3)
+        arm.until(lambda: len(status) > 10, "10 frames", arm.send, monitor)
+        if pause:
+            seen = time.monotonic()
+            # under gap and delivery, so that it is the stop that finds the pause over
+            observer.until(lambda seen=seen: time.monotonic() > seen + 0.6, "the pause", 10, monitor)
+        assert monitor.stop() == 0
+        status.clear()
+        records += read_episodes(run)
+    paused, cut_off = records
+    assert paused.complete and paused.outcome.reason == "gap" and not paused.partial
+    assert not cut_off.complete and cut_off.outcome.reason == "the monitor was stopped"
 
 
 def test_two_equal_arms_share_a_robot_file_by_prefixes(observer, nodes, tmp_path):

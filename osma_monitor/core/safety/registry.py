@@ -118,6 +118,31 @@ class Registry:
                 raise UserError(f"{self.source}: no rule knows the tag {tag!r}{suggestion(tag, self.tags)}")
         return frozenset(resolved)
 
+    def check_typed(self, templates: Iterable[str], tags: Iterable[str], suite: str = "", task: str = "") -> str:
+        """What a person typed of a task is known. Returns what is odd about it and may be meant so, else nothing.
+
+        Events of a host may name any suite and task, as labels; a typing error must not pass for one: without
+        templates and tags an unknown suite or a task that it does not list would switch clauses off in silence.
+
+        Raises:
+            UserError: an unknown template or tag, and, where neither is given, an unknown suite or task.
+        """
+        templates, tags = tuple(templates), tuple(tags)
+        self.resolve(templates, tags)
+        known = self.suites.get(suite)
+        if suite and known is None:
+            hint = suggestion(suite, self.suites)
+            if templates or tags:
+                return f"suite {suite!r} is not known and only a name here{hint}"
+            raise UserError(
+                f"{self.source}: there is no suite {suite!r}{hint}; one of your own needs templates or tags"
+            )
+        if known is not None and task and not known.lists(task) and known.tasks:
+            if not templates and not tags:
+                known.task(task)
+            return f"suite {suite} does not list the task {task!r}{suggestion(task, known.tasks)}"
+        return ""
+
     @property
     def hash(self) -> str:
         """SHA-256 of templates, rules and suites."""

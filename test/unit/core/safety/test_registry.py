@@ -275,3 +275,21 @@ def test_rules_are_required_present_and_invalidating_absent(tags: set[str], extr
         assert (rule.obstacle(frozenset(tags)) == "") == expected
         if extra in rule.invalidated_by:
             assert rule.obstacle(frozenset(tags | {extra}))
+
+
+def test_what_a_person_types_is_known_or_said(registry: Registry) -> None:
+    assert registry.check_typed((), ()) == ""
+    assert registry.check_typed((), (), "so101", "butter") == ""
+    assert registry.check_typed((), (), "kitchen", "any task of a suite that lists none") == ""
+    assert registry.check_typed((), (), "", "a label") == ""
+    for templates, tags, suite, task, words in (
+        (["navigat"], [], "", "", "did you mean navigate"),
+        ([], ["spillable"], "", "", "did you mean non_spillable"),
+        ([], [], "so11", "", "no suite 'so11'; did you mean so101"),
+        ([], [], "so101", "buter", "no task 'buter'; did you mean butter"),
+    ):
+        with pytest.raises(UserError, match=words):
+            registry.check_typed(templates, tags, suite, task)
+    odd = registry.check_typed(["pnp_basic"], [], "so11", "buter")
+    assert "only a name here; did you mean so101" in odd
+    assert "does not list the task 'buter'" in registry.check_typed(["pnp_basic"], [], "so101", "buter")
