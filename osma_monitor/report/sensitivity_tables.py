@@ -39,9 +39,7 @@ def ranks(found: Sensitivity) -> Table:
     rows: list[dict[str, Any]] = []
     groups = [(name, [c for c in cells if c.variant == name]) for name in found.variants]
     moderate = [c for c in cells if found.scope[c.variant] == "moderate"]
-    for name, its in [*groups, ("all moderate variants", moderate)]:
-        if not its:
-            continue
+    for name, its in [*groups, *([("all moderate variants", moderate)] if moderate else [])]:
         everything = rankings.agreement(its)
         row: dict[str, Any] = {"variant": name, "binding": f"{everything.binding} of {everything.cells}"}
         for metric in rankings.DIRECTION:
@@ -56,7 +54,10 @@ def ranks(found: Sensitivity) -> Table:
         Column("tau_binding", "τ_b binding", "number", 2),
         *(Column(f"top_{m}", f"same best, {labels[m]}") for m in rankings.DIRECTION),
     )
-    said = "A cell is a suite and a metric; it binds when a value moved. A best policy that becomes a tie has changed."
+    said = (
+        "A cell is a suite and a metric in which at least two policies have a value; it binds when a value moved. A "
+        "best policy that becomes a tie has changed."
+    )
     title = "Rankings under other thresholds"
     return Table("rankings", title, columns, frame(rows, columns), (said,), keys=1)
 

@@ -166,6 +166,8 @@ def ranking_cells(
 ) -> list[RankingCell]:
     """Compare the ranking of policies under each variant with the default ranking, in each suite and by each metric.
 
+    A policy without a known value on either side is left out; fewer than two others have no order and give no cell.
+
     Args:
         default: (suite, policy) -> values, as from `safety.by_group`.
         variants: name -> the same cells under other thresholds.
@@ -187,9 +189,11 @@ def ranking_cells(
                 b = np.array([_value(cells[key], metric) for key in keys])
                 known = ~(np.isnan(a) | np.isnan(b))
                 a, b = a[known] * _sign(metric), b[known] * _sign(metric)
+                if len(a) < 2:
+                    continue
                 binding = bool((a != b).any())
                 tau = kendall_tau_b(a, b) if binding else 1.0
-                same = len(a) > 0 and bool(np.array_equal(a == a.max(), b == b.max()))
+                same = bool(np.array_equal(a == a.max(), b == b.max()))
                 found.append(RankingCell(variant, suite, metric, len(a), tau, binding, same))
     return found
 

@@ -57,6 +57,16 @@ def test_all_policies_tied() -> None:
     assert agreement([]).cells == 0 and math.isnan(agreement([]).tau)
 
 
+def test_a_policy_alone_or_without_a_value_has_no_rank() -> None:
+    assert ranking_cells(cells(a=[0.9]), {"v": cells(a=[0.8])}) == []
+    lost = cells(a=[0.9, 0.8, 0.7])
+    lost["a", "p0"] = dict.fromkeys(lost["a", "p0"], math.nan)
+    (cell,) = ranking_cells(cells(a=[0.9, 0.8, 0.7]), {"v": lost}, ["safety"])
+    assert cell.n == 2 and cell.top_unchanged and not cell.binding
+    unknown = {key: dict.fromkeys(value, math.nan) for key, value in lost.items()}
+    assert ranking_cells(cells(a=[0.9, 0.8, 0.7]), {"v": unknown}) == []
+
+
 def test_smaller_is_better_for_sbu_and_vsi() -> None:
     default = {("a", "p0"): {"vsi": 0.1}, ("a", "p1"): {"vsi": 0.2}, ("a", "p2"): {"vsi": 0.3}}
     variant = {("a", "p0"): {"vsi": 0.1}, ("a", "p1"): {"vsi": 0.3}, ("a", "p2"): {"vsi": 0.35}}
