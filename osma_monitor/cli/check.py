@@ -8,43 +8,28 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 import yaml
 
+from osma_monitor.cli import check_kinds
+from osma_monitor.cli.findings import Finding, Level
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core import stl
-from osma_monitor.core.errors import EXIT_FINDINGS, EXIT_OK, UserError
+from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.safety import load_library
 from osma_monitor.core.signals.schema import SCHEMA, SignalSpec
 from osma_monitor.core.stl.graph import flow_down
 from osma_monitor.core.stl.runtime import compare, interval_arithmetic
 from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, FUTURE, TEMPORAL, UNARY_TERMS
 from osma_monitor.io import configuration
-from osma_monitor.io.robots import load_robot
-from osma_monitor.resources import config_path
+from osma_monitor.io.yaml_files import FaultsError
+from osma_monitor.report.wording import plural
 
-Level = Literal["error", "warning", "note"]
 _TEXTS = ("formula", "formula_quantitative")
 LIBRARY, REGISTRY = "library.yaml", "registry.yaml"
 _FULL = (-math.inf, math.inf, math.nan)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something to look at, and where. Errors and warnings count as findings for the exit code, notes do not."""
-
-    file: str
-    line: int
-    level: Level
-    message: str
-
-    def __str__(self) -> str:
-        # names out of YAML may hold what a terminal would obey
-        lines = ("".join(c if c.isprintable() else " " for c in line) for line in self.message.split("\n"))
-        first, *rest = lines
-        return "\n".join([f"{self.file}:{self.line}: {self.level}: {first}", *(f"    {line}" for line in rest)])
 
 
 @dataclass(frozen=True)
@@ -57,6 +42,9 @@ class _Text:
     unit: str = ""
     signal: str = ""
     quantitative: bool = False
+    threshold: float | None = None
+    severe: float | None = None
+    severe_line: int = 0
 
 
 def register(app: typer.Typer) -> None:
@@ -67,31 +55,41 @@ def register(app: typer.Typer) -> None:
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Clause libraries, rules, suites, robots (YAML); texts with one formula a line."),
+        typer.Argument(
+            help="Clause libraries, rules, suites, robots, mappings, obstacles, field maps (YAML); texts with one "
+            "formula a line."
+        ),
     ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print findings only.")] = False,
 ) -> int:
     """Lint clause files: syntax, unknown signals, units, thresholds that can never or always hold.
 
-    Rules, suites and robot files are read as the monitor would read them. Where library.yaml and registry.yaml lie in
-    one folder, every family needs a rule.
+    Rules, suites, robot, mapping, obstacle and field map files are read as the monitor and `osma score` would read
+    them. Where library.yaml and registry.yaml lie in one folder, every family needs a rule.
 
-    Exit code 0: nothing found; 1: findings, each with file:line; 2: a file that cannot be read.
+    Exit code 0: nothing found; 1: findings, each with file:line; 2: a file that cannot be read or is nothing of these,
+    named on standard error. The others are checked all the same.
     """
     findings: list[Finding] = []
-    count = 0
+    count = refused = 0
     for file in files:
-        found, texts = check_file(file)
+        try:
+            found, texts = check_file(file)
+        except UserError as error:
+            refused += 1
+            typer.echo(f"osma: {' '.join(str(error).split())}", err=True)
+            continue
         findings += [f for f in found if f not in findings]  # a pair of files says the same of each other
         count += texts
     for finding in findings:
         typer.echo(str(finding))
     serious = sum(f.level != "note" for f in findings)
-    if not quiet:
-        formulas = f"{count} formula{'s' * (count != 1)}"
-        where = f"{len(files)} file{'s' * (len(files) != 1)}"
-        typer.echo(f"{formulas} in {where}: {serious or 'no'} finding{'s' * (serious != 1)}")
-    return EXIT_FINDINGS if serious else EXIT_OK
+    read = len(files) - refused
+    if not quiet and read:
+        typer.echo(
+            f"{plural(count, 'formula')} in {plural(read, 'file')}: {serious or 'no'} finding{'s' * (serious != 1)}"
+        )
+    return EXIT_BAD_INPUT if refused else EXIT_FINDINGS if serious else EXIT_OK
 
 
 def check_file(path: Path) -> tuple[list[Finding], int]:
@@ -111,18 +109,24 @@ def check_file(path: Path) -> tuple[list[Finding], int]:
     name = str(path)
     is_yaml = path.suffix.lower() in (".yaml", ".yml")
     findings: list[Finding] = []
-    if is_yaml and (load := _loader(path, content)):
-        findings = _loading_problem(name, load)
-        return findings if findings or not _is_registry(content) else _without_rule(path.with_name(LIBRARY), path), 0
+    if is_yaml and (load := check_kinds.loader(path, content)):
+        findings = _loading_problem(path, load)
+        rules = check_kinds.is_registry(content)
+        return findings if findings or not rules else _without_rule(path.with_name(LIBRARY), path), 0
     texts = list(_yaml_texts(name, content, findings) if is_yaml else _plain_texts(content))
     seen: dict[tuple[stl.Formula, bool], _Text] = {}
     for text in texts:
         findings += check_text(name, text, seen)
-    if is_yaml and not any(f.level == "error" for f in findings) and "version" in content:
-        findings += _library_findings(name, content)
+    if is_yaml and not any(f.level == "error" for f in findings) and _is_library(content):
+        findings += _loading_problem(path, lambda: load_library(content, name))
         if not any(f.level == "error" for f in findings):
             findings += _without_rule(path, path.with_name(REGISTRY))
     return sorted(findings, key=lambda f: f.line), len(texts)
+
+
+def _is_library(content: str) -> bool:
+    """Whether the clauses are a whole library, and not formulas alone."""
+    return bool(re.search(r"^version\s*:|\b(family|tier|axis)\s*:", content, re.M))
 
 
 def _without_rule(library: Path, rules: Path) -> list[Finding]:
@@ -142,38 +146,18 @@ def _without_rule(library: Path, rules: Path) -> list[Finding]:
     ]
 
 
-def _is_registry(content: str) -> bool:
-    return {"templates", "rules"} <= _top_keys(content)
-
-
-def _top_keys(content: str) -> set[str]:
-    return {line.split(":", 1)[0] for line in content.splitlines() if ":" in line}
-
-
-def _library_findings(name: str, content: str) -> list[Finding]:
-    """What the loader of clause libraries says beyond the formulas: missing keys, anchors, duplicate ids."""
-    return _loading_problem(name, lambda: load_library(content, name))
-
-
-def _loader(path: Path, content: str) -> Callable[[], object] | None:
-    """What reads a configuration file that holds no clauses: rules, a suite, a robot."""
-    keys = _top_keys(content)
-    if "clauses" in keys:
-        return None
-    if _is_registry(content):
-        return lambda: configuration.registry(path)
-    if "suite" in keys:
-        shipped = {p.resolve() for p in config_path("safety", "suites").glob("*.yaml")}
-        return lambda: configuration.registry(suites=() if path.resolve() in shipped else (path,))
-    return (lambda: load_robot(path)) if "inputs" in keys else None
-
-
-def _loading_problem(name: str, load: Callable[[], object]) -> list[Finding]:
+def _loading_problem(path: Path, load: Callable[[], object]) -> list[Finding]:
+    """What keeps a file from being loaded: in it, or in a file that it names."""
     try:
         load()
+    except FaultsError as error:
+        return [Finding(error.file, line, "error", words) for line, words in error.found]
     except UserError as error:
-        place = re.search(re.escape(name) + r":(\d+)", str(error))
-        return [Finding(name, int(place.group(1)) if place else 1, "error", str(error))]
+        place = re.match(r"(?P<file>[^\n]+?):(?P<line>\d+): ", str(error))
+        if place is None:
+            return [Finding(str(path), 1, "error", str(error).removeprefix(f"{path}: "))]
+        file = str(path) if Path(place["file"]).name == path.name else place["file"]
+        return [Finding(file, int(place["line"]), "error", str(error)[place.end() :])]
     return []
 
 
@@ -199,24 +183,57 @@ def _yaml_texts(name: str, content: str, findings: list[Finding]) -> Iterator[_T
     clauses = _mapping(root).get("clauses")
     if clauses is None:
         raise UserError(f"{name}: no clauses here: expected a key 'clauses' at the top")
+    if _is_library(content):
+        findings += check_kinds.clause_keys(name, clauses)
     for clause, entry in _entries(clauses):
-        fields = _mapping(entry)
-        if "formula" not in fields:
-            findings.append(Finding(name, entry.start_mark.line + 1, "error", f"clause {clause!r} has no formula"))
-        for key in _TEXTS:
-            node = fields.get(key)
-            if node is None:
-                continue
-            line = node.start_mark.line + 1
-            if not isinstance(node, yaml.ScalarNode):
-                findings.append(Finding(name, line, "error", f"{key} of clause {clause!r} is no text"))
-                continue
-            text = node.value.replace("{threshold}", _scalar(fields.get("threshold")) or "0")
-            block = node.style in ("|", ">")
-            quantitative = key == "formula_quantitative"
-            yield _Text(
-                line + block, text, clause, _scalar(fields.get("unit")), _scalar(fields.get("signal")), quantitative
-            )
+        yield from _clause_texts(name, clause, entry, findings)
+
+
+def _clause_texts(name: str, clause: str, entry: yaml.Node, findings: list[Finding]) -> Iterator[_Text]:
+    fields = _mapping(entry)
+    if "formula" not in fields:
+        findings.append(Finding(name, entry.start_mark.line + 1, "error", f"clause {clause!r} has no formula"))
+    threshold, severe = _number(fields.get("threshold")), _number(fields.get("severe"))
+    for key, number in (("threshold", threshold), ("severe", severe)):
+        node = fields.get(key)
+        if node is not None and number is None:
+            said = f"{clause}: {key}: expected a number, got {_scalar(node) or 'no text'!r}"
+            findings.append(Finding(name, node.start_mark.line + 1, "error", said))
+    for key in _TEXTS:
+        node = fields.get(key)
+        if node is None:
+            continue
+        line = node.start_mark.line + 1
+        if not isinstance(node, yaml.ScalarNode):
+            findings.append(Finding(name, line, "error", f"{key} of clause {clause!r} is no text"))
+            continue
+        unknown = [word for word in re.findall(r"\{([^{}]*)\}", node.value) if word != "threshold"]
+        if unknown:
+            said = f"{clause}: {{{unknown[0]}}} is no placeholder; did you mean {{threshold}}?"
+            findings.append(Finding(name, line, "error", said))
+            continue
+        if "{threshold}" in node.value and "threshold" in fields and threshold is None:
+            continue  # said above
+        text = node.value.replace("{threshold}", _scalar(fields.get("threshold")) or "0")
+        yield _Text(
+            line + (node.style in ("|", ">")),
+            text,
+            clause,
+            _scalar(fields.get("unit")),
+            _scalar(fields.get("signal")),
+            key == "formula_quantitative",
+            threshold,
+            severe,
+            fields["severe"].start_mark.line + 1 if severe is not None else 0,
+        )
+
+
+def _number(node: yaml.Node | None) -> float | None:
+    """The finite number of a scalar; None for anything else."""
+    value = yaml.safe_load(_scalar(node)) if isinstance(node, yaml.ScalarNode) and not node.style else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < math.inf else None
 
 
 def _entries(clauses: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
@@ -257,6 +274,8 @@ def check_text(name: str, text: _Text, seen: dict[tuple[stl.Formula, bool], _Tex
         return findings
     findings += [finding("error", message) for message in _unit_problems(formula, text)]
     findings += [finding("warning", message) for message in _threshold_problems(formula)]
+    if not text.quantitative and (problem := _anchor_problem(formula, text)):
+        findings.append(finding("error", problem, text.severe_line - text.line))
     key = (formula, text.quantitative)
     if key in seen:
         findings.append(finding("warning", f"the same formula as {seen[key].clause or f'line {seen[key].line}'}"))
@@ -336,6 +355,37 @@ def _threshold_problems(formula: stl.Formula) -> list[str]:
             where = "first" if "prev" in steps else "last"
             problems.append(f"{text!r} fails at the {where} sample, where there is no neighbour and its value is +inf")
     return problems
+
+
+def _anchor_problem(formula: stl.Formula, text: _Text) -> str:
+    """A severity anchor on the side of the threshold where nothing is violated: depth would run the wrong way."""
+    if text.threshold is None or text.severe is None:
+        return ""
+    _, polarity = flow_down(formula.nodes)
+    for index, node in enumerate(formula.nodes):
+        if node.op not in COMPARISONS or polarity[index] not in (1, -1):
+            continue
+        left, right = (formula.subformula(a) for a in node.args)
+        bounded, limit = (left, right) if text.signal in left.signals else (right, left)
+        if text.signal not in bounded.signals or _constant(limit) != text.threshold:
+            continue
+        upward = node.op in ("<", "<=")  # then flipped by each of two: the sides swapped, and a negation around it
+        upward ^= (bounded is right) ^ (polarity[index] == -1)
+        if (text.severe > text.threshold) != upward:
+            side = "above" if upward else "below"
+            return (
+                f"severe: {text.severe:g} lies where nothing is violated; {str(formula.subformula(index))!r} breaks "
+                f"{side} {text.threshold:g}, so the magnitude at which the depth is 1 lies {side} it too"
+            )
+    return ""
+
+
+def _constant(term: stl.Formula) -> float | None:
+    """The value of a term of one number and its sign."""
+    *inner, last = term.nodes
+    if last.op == "number":
+        return last.value
+    return -inner[0].value if last.op == "neg" and len(inner) == 1 and inner[0].op == "number" else None
 
 
 def _reachable(formula: stl.Formula, edge: bool) -> list[tuple[float, float, float]]:

@@ -20,10 +20,10 @@ SIZE_LIMIT = 8 << 20
 
 
 class FaultsError(InputError):
-    """All that is wrong with one file, as (line, words); its text is the first, and how many more there are."""
+    """All that is wrong with one ``file``, as (line, words); its text is the first, and how many more there are."""
 
     def __init__(self, file: str, found: list[tuple[int, str]]) -> None:
-        self.found = found
+        self.file, self.found = file, found
         line, text = found[0]
         rest = len(found) - 1
         more = f" (and {rest} more: osma check {file})" if rest and file != "<text>" else ""

@@ -145,12 +145,12 @@ def test_what_nested_operators_cost_is_a_note(clauses, formula, words):
     ("content", "name", "message"),
     [
         (b"clauses: [", "a.yaml", r"a\.yaml:\d+: no valid YAML"),
-        (b"other: 3\n", "a.yaml", "no clauses here"),
-        (b"- 1\n", "a.yaml", "no clauses here"),
-        (b"", "a.yml", "no clauses here"),
+        (b"other: 3\n", "a.yaml", "nothing that osma check knows"),
+        (b"- 1\n", "a.yaml", "nothing that osma check knows"),
+        (b"", "a.yml", "nothing that osma check knows"),
         (b"[" * 100_000, "a.yaml", "no valid YAML"),
         (b"\xff\xfe\x00", "a.txt", "cannot be read"),
-        (b"a: !!python/object/apply:os.system ['true']\n", "a.yaml", "no clauses here"),
+        (b"a: !!python/object/apply:os.system ['true']\n", "a.yaml", "nothing that osma check knows"),
     ],
 )
 def test_unreadable_files_are_one_line(tmp_path, content, name, message):
@@ -197,6 +197,120 @@ def test_a_family_without_a_rule_is_found_from_either_of_two_files_side_by_side(
             finding.file == str(library) and "base_speed_limit:" in library.read_text().splitlines()[finding.line - 1]
         )
         assert f"family my_speed of clause base_speed_limit has no rule in {rules}; add one" in finding.message
+
+
+LIBRARY = """version: 1
+clauses:
+  calm:
+    family: max_contact_force
+    axis: scene_interaction
+    tier: main
+    signal: contact_force_max
+    formula: always (contact_force_max < {threshold})
+    threshold: 0.8
+    severe: 1.6
+    unit: N
+    requirement: mine
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        (
+            "severe: 1.6",
+            "severe: 0.5",
+            10,
+            "severe: 0.5 lies where nothing is violated; 'contact_force_max < 0.8' breaks above",
+        ),
+        ("threshold: 0.8", "threshold: fast", 9, "calm: threshold: expected a number, got 'fast'"),
+        ("threshold: 0.8", "threshold: .nan", 9, "calm: threshold: expected a number, got '.nan'"),
+        ("threshold: 0.8", "threshold: yes", 9, "calm: threshold: expected a number, got 'yes'"),
+        ("{threshold}", "{treshold}", 8, "calm: {treshold} is no placeholder; did you mean {threshold}?"),
+        ("tier: main", "tier: mian", 6, "calm: tier: expected 'main' or"),
+        ("axis: scene_interaction", "axis: scene_interactoin", 5, "did you mean scene_interaction?"),
+        ("    unit: N", "    unti: N", 11, "calm: unti: no such key; did you mean unit?"),
+        ("    requirement: mine\n", "", 4, "calm: the key 'requirement' is missing"),
+    ],
+)
+def test_every_key_of_a_clause_is_held_against_what_it_may_be(clauses, old, new, line, message):
+    assert check_file(clauses(LIBRARY))[0] == []
+    assert old in LIBRARY
+    found = lines(clauses(LIBRARY.replace(old, new)), "error")
+    assert any(at == line and message in words for at, words in found), found
+
+
+@pytest.mark.parametrize(
+    ("formula", "threshold", "severe", "right"),
+    [
+        ("always (contact_force_max < {threshold})", 0.8, 1.6, True),
+        ("always (not (contact_force_max >= {threshold}))", 0.8, 0.5, False),
+        ("always (not (contact_force_max >= {threshold}))", 0.8, 1.6, True),
+        ("always ({threshold} > contact_force_max)", 0.8, 0.5, False),
+        ("always ({threshold} > contact_force_max)", 0.8, 1.6, True),
+        ("always (contact_force_max > {threshold})", 0.8, 1.6, False),
+        ("always (contact_force_max > {threshold})", 0.8, 0.5, True),
+        ("always (contact_force_max > {threshold})", -0.8, -0.5, False),
+        ("always (contact_force_max > {threshold})", -0.8, -0.9, True),
+    ],
+)
+def test_the_anchor_lies_where_the_clause_is_violated(clauses, formula, threshold, severe, right):
+    text = LIBRARY.replace("always (contact_force_max < {threshold})", formula)
+    text = text.replace("threshold: 0.8", f"threshold: {threshold}").replace("severe: 1.6", f"severe: {severe}")
+    found = [(line, words) for line, words in lines(clauses(text), "error") if "nothing is violated" in words]
+    assert (found == []) is right and all(line == 10 for line, _ in found)
+
+
+def test_one_fault_hides_no_other(clauses):
+    second = LIBRARY.split("clauses:\n")[1].replace("calm", "quiet").replace("tier: main", "tier: mian")
+    text = LIBRARY.replace("contact_force_max <", "contact_forc_max <") + second.replace("axis", "aksis")
+    words = [w for _, w in lines(clauses(text), "error")]
+    assert any("unknown signal 'contact_forc_max'" in w for w in words)
+    assert any(w.startswith("quiet: tier: ") for w in words) and any("aksis: no such key" in w for w in words)
+
+
+def test_a_place_is_named_once_and_rightly(clauses):
+    suite = clauses("suite: mine\ntasks:\n  pour: {templates: [pnp_basik]}\n", "mine.yaml")
+    [finding] = check_file(suite)[0]
+    assert finding.line == 3 and str(finding).count("mine.yaml") == 1 and "did you mean pnp_basic?" in finding.message
+
+
+@pytest.mark.parametrize("name", ["arm", "hdf5", "lerobot", "mobile_robot", "obstacles"])
+def test_the_shipped_mappings_are_known(name):
+    assert check_file(ROOT / "config" / "mapping" / f"{name}.yaml") == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("topics: {joints: /j}\nepisodes: {by: times}\nrate: -1\n", [(2, "by times needs"), (3, "at least 0")]),
+        ("obstacles:\n  - {id: a}\n", [(2, "'shape' is missing"), (2, "'position' is missing")]),
+        ("columns: {grippr: {column: a}}\n", [(1, "did you mean gripper?")]),
+        ("name: a\njoints: [{name: j}, {name: j}]\n", [(2, "joint 'j' is named twice")]),
+        ("name: a\ninputs:\n  - {part: ee, topic: ee pose, age_limit: -1}\n", [(3, "no ROS topic"), (3, "above 0")]),
+    ],
+)
+def test_mappings_obstacles_field_maps_and_robots_list_all_their_faults(clauses, text, expected):
+    found = lines(clauses(text, "mine.yaml"))
+    assert len(found) == len(expected)
+    assert all(at == line and words in said for (at, said), (line, words) in zip(found, expected, strict=True)), found
+
+
+def test_a_fault_of_a_file_that_is_named_is_that_files(clauses):
+    obstacles = clauses("obstacles:\n  - {id: a}\n", "o.yaml")
+    found = check_file(clauses("obstacles: o.yaml\ninfo: {task: t}\n", "m.yaml"))[0]
+    assert {f.file for f in found} == {str(obstacles)} and {f.line for f in found} == {2}
+
+
+def test_a_file_that_is_not_known_stops_no_other(clauses):
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register(app)
+    odd = clauses("other: 3\n", "odd.yaml")
+    bad = clauses("always(contact_force < )\n", "bad.txt")
+    result = CliRunner().invoke(app, ["check", str(odd), str(bad)], standalone_mode=False)
+    assert result.return_value == 2 and f"{bad}:1: error" in result.output
+    assert "1 formula in 1 file: 1 finding" in result.output and f"osma: {odd}: nothing that osma" in result.output
 
 
 def test_exit_codes_and_output(clauses):
