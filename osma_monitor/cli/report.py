@@ -16,7 +16,7 @@ from osma_monitor.cli.score import format_of, write
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_OK, UserError
 from osma_monitor.core.safety import Library
 from osma_monitor.io.configuration import monitor_config
-from osma_monitor.io.sources import Findings, kind_of
+from osma_monitor.io.sources import Findings, distinct, kind_of
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.model import Report
 from osma_monitor.report.traces import Pictures
@@ -57,10 +57,11 @@ def report(
     """
     form = format_of(tables) if tables else None
     shown = picture_source(pictures) if pictures else None
+    keys, found = columns(by or []) or DEFAULT_BY, Findings()
+    runs = distinct(runs, found)
     place = page_place(runs, out)
     check_ours(place)
     judges = libraries(runs, library)
-    keys, found = columns(by or []) or DEFAULT_BY, Findings()
     records = episodes(runs, monitor_config(library), mapping, found)
     made = make_report(records, keys, True, title, judges, rescore=True, plan=plan_of(runs))
     if form is not None:

@@ -53,7 +53,9 @@ def score(
         Path | None, typer.Option("--map", help="Mapping of a bag's topics or of a data set's columns (osma map).")
     ] = None,
     library: Annotated[Path | None, typer.Option(help="Clause library for what is not judged yet.")] = None,
-    gates: Annotated[str, typer.Option(help="Gate semantics for it: boolean or quantitative.")] = "boolean",
+    gates: Annotated[
+        str | None, typer.Option(help="Gate semantics for it: boolean (the default) or quantitative.")
+    ] = None,
     again: Annotated[
         bool, typer.Option("--rejudge", help="Judge stored episodes again by these, from their stored signals.")
     ] = False,
@@ -90,7 +92,7 @@ def score(
     keys = columns(by or []) or DEFAULT_BY
     found = Findings()
     paths = distinct(paths, found)
-    config = judge(library, gates)
+    config = judge(library, gates or "boolean")
     trend = Forecasts(config) if forecasts else None
     judges, records = libraries(paths, library), None
     if scheduler or trend is not None or again:
@@ -122,10 +124,8 @@ def score(
         _write_preferences(report.scores, preferences)
     if report.scores is not None and not report.scores.clauses:
         print("osma: Safety is unknown: no scored clause is active; --table inactive says why", file=sys.stderr)
-    if library is not None and report.scores is not None and config.library.hash not in report.scores.library_hash:
-        found.remarks.append(
-            f"--library {library}: not used, these episodes are judged already; --rejudge does it anew"
-        )
+    if report.scores is not None:
+        found.remarks += _not_used(report.scores, config, library, gates)
     if told(found):
         return EXIT_BAD_INPUT
     if fail_on_violation and report.scores is not None:
@@ -133,6 +133,16 @@ def score(
         if bool(((scores.unsafe | scores.safety_unknown) & ~scores.aborted).any()):
             return EXIT_FINDINGS
     return EXIT_OK
+
+
+def _not_used(scores: ScoreTable, config: MonitorConfig, library: Path | None, gates: str | None) -> list[str]:
+    """What was asked for and judged none of the episodes."""
+    asked = {
+        f"--library {library}": library is not None and config.library.hash not in scores.library_hash,
+        f"--gates {gates}": gates is not None and gates not in scores.gate_semantics,
+    }
+    words = " and ".join(word for word, unused in asked.items() if unused)
+    return [f"{words}: not used, these episodes are judged already; --rejudge does it anew"] if words else []
 
 
 def _decisions(paths: Sequence[Path]) -> dict[str, list[Decision]]:

@@ -50,6 +50,8 @@ def collect_stored(data: DatasetScores, rescore: Sequence[Library] = (), each: E
 
 def together(parts: Sequence[Collected]) -> Collected:
     """What `build.collect` gives of the records of all parts, one part after the other."""
+    # a source without an episode was judged by nothing, and takes no table away
+    parts = [part for part in parts if len(part.scores)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     failures: dict[str, tuple[Failure, ...]] = {}

@@ -197,15 +197,14 @@ def test_a_compacted_data_set_gives_the_same_tables(
     assert capsys.readouterr().out == expected
 
 
-def test_other_thresholds_come_from_stored_signals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def by_the_shipped_library(record: EpisodeRecord) -> EpisodeRecord:
     library = clause_library()
-    clause = library["max_contact_force_under_200N"]
+    result = replace(record.clauses[0], family=library["max_contact_force_under_200N"].family)
+    return replace(record, clauses=(result,), provenance=replace(record.provenance, library_hash=library.hash))
 
-    def judged(record: EpisodeRecord) -> EpisodeRecord:
-        result = replace(record.clauses[0], family=clause.family)
-        return replace(record, clauses=(result,), provenance=replace(record.provenance, library_hash=library.hash))
 
-    folder = store(tmp_path / "run", judged)
+def test_other_thresholds_come_from_stored_signals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = store(tmp_path / "run", by_the_shipped_library)
     assert main(["score", str(folder), "--format", "csv", "--table", "sensitivity"]) == 0
     frame = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("variant")
     forces = {r.info.episode_id: r.signals["contact_force_max"].max() for r in synthetic.study(seeds=(0,))}
@@ -246,7 +245,34 @@ def test_a_run_given_twice_counts_once(run: Path, tmp_path: Path, capsys: pytest
     told = capsys.readouterr()
     assert told.out == expected and f"{run} is given twice" in told.err
     assert main(["compact", str(run), str(run / "."), "--out", str(tmp_path / "set")]) == 0
-    assert f"set: {len(list(synthetic.study(seeds=(0,))))} episodes" in capsys.readouterr().out
+    count = len(list(synthetic.study(seeds=(0,))))
+    assert f"set: {count} episodes" in capsys.readouterr().out
+    assert main(["report", str(run), str(run), "--out", str(tmp_path / "page")]) == 0
+    assert f"{run} is given twice" in capsys.readouterr().err
+    assert f"n = {count} episodes" in (tmp_path / "page" / "report.html").read_text()
+
+
+def test_other_gates_do_not_judge_stored_episodes_and_that_is_said(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", str(run), "--gates", "quantitative", "--table", "summary"]) == 0
+    told = capsys.readouterr()
+    assert "Gates boolean" in told.out
+    assert "--gates quantitative: not used, these episodes are judged already; --rejudge does it anew" in told.err
+    assert main(["score", str(run), "--gates", "boolean", "--table", "summary"]) == 0
+    assert "not used" not in capsys.readouterr().err
+
+
+def test_a_source_without_an_episode_takes_no_table_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compact(store(tmp_path / "run", by_the_shipped_library), tmp_path / "set")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "x.parquet").write_bytes(b"PAR1 and no more")
+    assert main(["score", str(tmp_path / "set"), "--table", "sensitivity"]) == 0
+    expected = capsys.readouterr().out
+    assert main(["score", str(tmp_path / "set"), str(broken), "--table", "sensitivity"]) == 2
+    told = capsys.readouterr()
+    assert told.out == expected and "force 100 N" in expected and "x.parquet" in told.err
 
 
 def test_what_a_table_is_not_grouped_by_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
