@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from osma_monitor.cli.exits import one_line
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
 from osma_monitor.core.metrics.navigation_episode import PlannedTask
@@ -158,7 +159,7 @@ def workers(count: int) -> Iterator[Each]:
 def told(findings: Findings) -> bool:
     """Print what was met while reading, a line each; whether any of it is a problem."""
     for line in [*findings.remarks, *findings.problems]:
-        print(f"osma: {' '.join(line.split())}", file=sys.stderr)
+        print(f"osma: {one_line(line)}", file=sys.stderr)
     return bool(findings.problems)
 
 

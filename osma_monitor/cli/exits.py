@@ -57,8 +57,13 @@ def run(name: str, action: Callable[[], object]) -> int:
 
 def fail(name: str, message: str, code: int) -> int:
     """Print the message as one line of the command on standard error and return the code."""
-    print(f"{name}: {' '.join(message.split())}", file=sys.stderr)
+    print(f"{name}: {one_line(message)}", file=sys.stderr)
     return code
+
+
+def one_line(message: str) -> str:
+    """The message without line breaks and characters that steer a terminal: names in it come from files of others."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
 
 
 def _is_ours(error: ImportError) -> bool:

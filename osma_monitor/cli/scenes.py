@@ -29,23 +29,28 @@ def scene_source() -> Scenes:
 
 
 def picture_source(view: str) -> Pictures:
-    """Pictures of kitchen drives, ``drawn`` or ``rendered`` by the simulator's top camera; None for other episodes.
+    """Pictures of kitchen drives, ``drawn`` or ``rendered`` by the simulator's top camera; None where there is none.
 
-    UserError for another ``view``, and where nothing can be rendered.
+    There is none of other episodes, of tasks that this kitchen does not have, and without base poses. UserError for
+    another ``view``, and where nothing can be rendered.
     """
     if view not in VIEWS:
         raise UserError(f"--pictures {view}: expected one of {', '.join(VIEWS)}")
     from sim_bridge.pictures import drive_picture
     from sim_bridge.policies.topview import png
-    from sim_bridge.policies.views import Cameras
+    from sim_bridge.policies.views import Cameras, RenderingError
 
     cameras = Cameras() if view == "rendered" else None
 
     def picture(record: EpisodeRecord) -> bytes | None:
-        driven = record.signals.get("base_x")
-        if record.info.suite != SUITE or driven is None or not any(map(math.isfinite, driven)):
+        if record.info.suite != SUITE or not {"base_x", "base_y", "base_yaw", "obstacle_contact"} <= {*record.signals}:
             return None
-        return png(drive_picture(record, cameras))
+        try:
+            return png(drive_picture(record, cameras))
+        except RenderingError:
+            raise
+        except UserError:
+            return None
 
     return picture
 

@@ -60,7 +60,8 @@ def planned_note(episodes: Sequence[NavigationEpisode], not_run: NotRun) -> str:
         text = "No plan is known: TSR and CFSR divide by the tasks whose outcome is known"
     elif unplanned:
         text += f"; no plan is known of {', '.join(unplanned)}, whose rates divide by the tasks of known outcome"
-    never = [p for p in not_run if p not in policies and not_run[p]]
+    # tasks without a cell are those of another host, which this table is not about
+    never = [p for p, tasks in not_run.items() if p not in policies and any(task.cell for task in tasks)]
     return f"{text}." + (f" Planned, but without an episode: {', '.join(never)}." if never else "")
 
 

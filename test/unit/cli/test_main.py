@@ -76,6 +76,7 @@ def test_unknown_option_is_bad_input(monkeypatch: pytest.MonkeyPatch, capsys: py
     [
         (UserError("run.yaml line 3: tau is -1, expected > 0"), 2, "osma: run.yaml line 3: tau is -1, expected > 0\n"),
         (UserError("two\nlines"), 2, "osma: two lines\n"),
+        (UserError("episode \x1b[2Jµ: unknown"), 2, "osma: episode ?[2Jµ: unknown\n"),
         (MissingDependencyError("no compiler"), 3, "osma: no compiler\n"),
         (KeyboardInterrupt(), 130, "osma: interrupted\n"),
         (typer.Abort(), 130, "osma: interrupted\n"),

@@ -100,3 +100,15 @@ def test_two_runs_of_one_policy_keep_their_own_plans(
     found = table([run, again], "navigation", capsys).set_index("policy")
     assert found.n.to_dict() == {f"{POLICY} (again)": 4, f"{POLICY} (run)": 18}
     assert found.tsr[f"{POLICY} (again)"] == 0.5
+
+
+def test_a_run_of_another_host_is_no_navigation_that_never_ran(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arm = tmp_path / "arm"
+    write_run(arm, {"plan": {"tasks": ["so101/pick_cube", "so101/pick_place"], "policies": ["act"], "seeds": [0]}})
+    first = synthetic.study(seeds=(0,))[0]
+    info = replace(first.info, policy="act", suite="so101", task="so101/pick_cube", attributes={})
+    write_record(arm, replace(first, info=info))
+    assert main(["score", str(run), str(arm), "--table", "navigation"]) == 0
+    assert "Planned, but without an episode: later." in capsys.readouterr().out

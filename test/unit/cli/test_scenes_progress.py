@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 
 import pytest
@@ -59,8 +60,11 @@ def test_pictures_are_of_kitchen_drives_and_drawn_when_asked() -> None:
     assert shown is not None and shown.startswith(b"\x89PNG")
     assert picture(record("kitchen/layout0/A/vase")) not in (None, shown)
     assert picture(record("libero_10/3", "libero_10")) is None
-    unseen = replace(record("kitchen/layout0/A/baby"), signals={})
-    assert picture(unseen) is None
+    known = record("kitchen/layout0/A/baby")
+    lost = known.signals["base_yaw"] * math.nan
+    assert picture(replace(known, signals={})) is None
+    assert picture(replace(known, signals={**known.signals, "base_yaw": lost})) is None
+    assert picture(record("kitchen/a_task_of_somebody_else")) is None
     with pytest.raises(UserError, match="--pictures photo: expected one of drawn, rendered"):
         picture_source("photo")
 

@@ -21,6 +21,7 @@ from osma_monitor.core.monitor import EpisodeMonitor
 from osma_monitor.core.signals.raw import Contacts, RawFrame
 from osma_monitor.io.configuration import clause_library, monitor_config
 from osma_monitor.io.dataset import compact
+from osma_monitor.io.sources import Findings
 from osma_monitor.io.store import write_record
 from osma_monitor.resources import config_path
 
@@ -325,6 +326,11 @@ def test_a_damaged_file_is_said_and_the_rest_is_scored(tmp_path: Path, capsys: p
     told = capsys.readouterr()
     assert pd.read_csv(io.StringIO(told.out)).n.sum() == len(synthetic.study(seeds=(0,))) - 1
     assert len(told.err.splitlines()) == 1 and victim.name in told.err
+
+
+def test_findings_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert episodes_module.told(Findings(["bag \x1b[31m\nred"], ["fine"]))
+    assert capsys.readouterr().err == "osma: fine\nosma: bag ?[31m red\n"
 
 
 def test_episodes_without_a_scored_clause_get_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
