@@ -174,9 +174,11 @@ def compact(
     """Merges episode files, run folders and data sets into a new data set ``out``; returns the number of episodes.
 
     The sources stay. Files that can't be read go to ``problems`` (one line each) and the rest is merged; without
-    such a list the first one raises StoreError. ``progress`` is called with episodes done and files in total.
+    such a list the first one raises StoreError. The clause libraries that lie beside the episodes go along.
+    ``progress`` is called with episodes done and files in total.
     ``out`` must not exist; it appears whole or not at all.
     """
+    from osma_monitor.io.configuration import keep_library, kept_libraries
     from osma_monitor.io.plans import plans
     from osma_monitor.io.store import episode_files
     from osma_monitor.io.tables import read_record
@@ -209,6 +211,13 @@ def compact(
                     carried.append(replace(changes[stem], file=name))
                 if part is None:
                     part = _Part(temporary, number, SIGNALS)
+                seed = record.info.seed
+                if not -(2**63) <= seed < 2**63:
+                    problem = f"{file}: the seed {seed} does not fit into 64 bits; the episode is left out"
+                    if problems is None:
+                        raise StoreError(problem)
+                    problems.append(problem)
+                    continue
                 part.add(total, first_row, record, name)
                 total, first_row = total + 1, first_row + len(record.stamps_ns)
                 if part.rows >= FILE_ROWS:
@@ -221,6 +230,8 @@ def compact(
             part.close()
         if total == 0:
             raise StoreError(f"{', '.join(map(str, sources)) or 'nothing given'}: no episode to compact")
+        for library in dict.fromkeys(file for source in sources for file in kept_libraries(source)):
+            keep_library(temporary, library)
         if carried:
             corrections.append(temporary, carried)
         index: dict[str, Any] = {"format": FORMAT, "episodes": total, "steps": first_row, "signals": list(SIGNALS)}

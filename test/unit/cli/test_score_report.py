@@ -19,7 +19,7 @@ from osma_monitor.cli.main import main
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.monitor import EpisodeMonitor
 from osma_monitor.core.signals.raw import Contacts, RawFrame
-from osma_monitor.io.configuration import clause_library, monitor_config
+from osma_monitor.io.configuration import clause_library, keep_library, monitor_config
 from osma_monitor.io.dataset import compact
 from osma_monitor.io.sources import Findings
 from osma_monitor.io.store import write_record
@@ -212,6 +212,27 @@ def test_other_thresholds_come_from_stored_signals(tmp_path: Path, capsys: pytes
     for variant, limit in (("default", 200.0), ("force 100 N", 100.0), ("force 500 N", 500.0)):
         kept = sum(force <= limit for force in forces.values()) / len(forces)
         assert frame.loc[variant].safety == pytest.approx(kept), variant
+
+
+def test_a_compacted_data_set_keeps_the_library_that_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(config_path("safety", "library.yaml").read_text().replace("threshold: 0.02", "threshold: 0.021"))
+    judged = clause_library(own).hash
+
+    def by_its_own_library(record: EpisodeRecord) -> EpisodeRecord:
+        record = by_the_shipped_library(record)
+        return replace(record, provenance=replace(record.provenance, library_hash=judged))
+
+    assert judged != clause_library().hash
+    folder = store(tmp_path / "run", by_its_own_library)
+    keep_library(folder, own)
+    compact([folder], tmp_path / "set")
+    compact([tmp_path / "set"], tmp_path / "again")
+    printed = []
+    for source in ("run", "set", "again"):
+        assert main(["score", str(tmp_path / source), "--table", "sensitivity,rankings"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert "force 500 N" in printed[0] and printed == [printed[0]] * 3
 
 
 def test_another_library_judges_stored_episodes_only_when_asked(

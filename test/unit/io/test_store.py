@@ -473,3 +473,17 @@ def test_the_oldest_episodes_go_when_the_folder_is_over_its_limit(tmp_path: Path
     assert own.exists() and running.part.exists() and stored[4].exists()
     running.abandon()
     assert sorted(tmp_path.iterdir()) == sorted([own, stored[4]])
+
+
+def test_a_seed_that_no_column_holds_is_named_and_the_rest_is_compacted(tmp_path: Path) -> None:
+    good = make_record(0, 20)
+    for number, seed in enumerate((2**63 - 1, 2**63, -(2**63))):
+        info = replace(good.info, episode_id=f"e{number}", seed=seed)
+        store.write_record(tmp_path / "run", replace(good, info=info))
+    problems: list[str] = []
+    assert dataset.compact(tmp_path / "run", tmp_path / "set", problems=problems) == 2
+    assert len(problems) == 1 and f"seed {2**63} does not fit" in problems[0] and "e1" in problems[0]
+    assert {r.info.seed for r in read_episodes(tmp_path / "set")} == {2**63 - 1, -(2**63)}
+    with pytest.raises(StoreError, match="64 bits"):
+        dataset.compact(tmp_path / "run", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
