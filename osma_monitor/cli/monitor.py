@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 import yaml
@@ -19,10 +21,13 @@ from rich.console import Console
 from rich.live import Live
 
 from osma_monitor.cli.helptext import help_of
-from osma_monitor.cli.live_view import LiveView
+from osma_monitor.cli.live_view import LiveView, printable
 from osma_monitor.core.errors import EXIT_OK, UserError
 
 _GRACE_S = 5.0
+_LAST_WORDS_S = 1.0  #: after the node's end, for a summary that is on its way
+#: What rclpy writes; the stamp and the logger's name are of no use here.
+_LOG_LINE = re.compile(r"\[(INFO|WARN|ERROR|FATAL)\] \[[\d.]+\] \[[^\]]*\]: (.*)")
 
 
 def register(app: typer.Typer) -> None:
@@ -68,13 +73,65 @@ def monitor(
     given = {k: v for k, v in values.items() if (v and v != defaults.get(k)) or (k == "episode_log" and v == "")}
     if params is not None and not params.is_file():
         raise UserError(f"{params}: no such parameter file")
-    with contextlib.nullcontext() if attach else _node(given, params) as child:
+    if attach:
+        _watch(None, duration)
+        return EXIT_OK
+    _check_log(log)
+    with _node(given, params) as child:
         _watch(child, duration)
     return EXIT_OK
 
 
+def _check_log(log: str) -> None:
+    """Refuse a folder that was named and cannot be written: nobody wants to learn that after the episodes."""
+    if log in ("", "auto"):
+        return
+    folder = Path(log).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--log {printable(log)}: that is a file; give a folder, or '' for no log")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"--log {printable(log)}: {error.strerror or error}; give a folder that can be written, or '' for no log"
+        ) from error
+
+
+@dataclass
+class _Child:
+    """The node's process, and the lines that it logs."""
+
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+    told_to_end: bool = False
+    active: bool = False  #: what it says before is told by its exit code, or once it has begun
+    _part: bytes = b""
+    _early: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """(level, text) of what it warned of since the last call."""
+        *lines, self._part = (self._part + self.log.read()).split(b"\n")
+        for line in lines:
+            match = _LOG_LINE.match(line.decode("utf-8", "replace"))
+            if match is None:
+                continue
+            self.active = self.active or match[2] == "active"
+            if match[1] != "INFO":
+                self._early.append((match[1], match[2]))
+        if not self.active:
+            return []
+        told, self._early = self._early, []
+        return told
+
+
 @contextlib.contextmanager
-def _node(parameters: dict[str, Any], params: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+def _node(parameters: dict[str, Any], params: Path | None) -> Iterator[_Child]:
     """The node as a process of its own; ended politely, then hard."""
     with tempfile.TemporaryDirectory(prefix="osma_monitor_") as folder:
         file = Path(folder) / "options.yaml"
@@ -82,13 +139,14 @@ def _node(parameters: dict[str, Any], params: Path | None) -> Iterator[subproces
         command = [sys.executable, "-m", "osma_monitor.ros.safety_monitor", "--ros-args"]
         for each in (params, file):
             command += ["--params-file", str(each.absolute())] if each is not None else []
-        with (Path(folder) / "log").open("w+b") as output:
+        with (Path(folder) / "log").open("w+b") as output, (Path(folder) / "log").open("rb") as lines:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
             try:
-                yield child
-                if child.poll() not in (None, EXIT_OK):
+                watched = _Child(child, lines)
+                yield watched
+                if not watched.told_to_end and child.poll() not in (None, EXIT_OK):
                     output.seek(0)
                     words = output.read().decode("utf-8", "replace").strip().splitlines()
                     raise UserError(words[-1] if words else f"safety_monitor ended with exit code {child.returncode}")
@@ -102,8 +160,10 @@ def _node(parameters: dict[str, Any], params: Path | None) -> Iterator[subproces
                         child.wait()
 
 
-def _watch(child: subprocess.Popen[bytes] | None, duration: float) -> None:
+def _watch(child: _Child | None, duration: float) -> None:
     import rclpy
+    from diagnostic_msgs.msg import DiagnosticArray
+    from rcl_interfaces.msg import Log
     from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions
 
@@ -130,21 +190,60 @@ def _watch(child: subprocess.Popen[bytes] | None, duration: float) -> None:
             (EpisodeSummary, topics.SUMMARY, topics.latched(), view.on_summary),
         ):
             node.create_subscription(kind, topics.of_monitor(topic), tell(handler), qos)
+        name = f"{node.get_namespace().strip('/')}/{topics.MONITOR}".strip("/")
+        node.create_subscription(
+            DiagnosticArray, topics.DIAGNOSTICS, tell(lambda m: view.on_diagnostics(m, name)), topics.reliable(10)
+        )
+        if child is None:
+            logger = name.replace("/", ".")
+
+            def on_log(message: Any) -> list[str]:
+                level = {30: "WARN", 40: "ERROR", 50: "FATAL"}.get(int(message.level))
+                return view.on_log(level, message.msg) if level and message.name == logger else []
+
+            node.create_subscription(Log, "/rosout", tell(on_log), topics.reliable())
         executor = make_executor()
         executor.add_node(node)
         ends = time.monotonic() + duration if duration else float("inf")
         live = Live(view.render(), console=console, refresh_per_second=8) if console.is_terminal else None
+
+        def turn() -> None:
+            executor.spin_once(timeout_sec=0.1)
+            for level, text in child.warnings() if child is not None else ():
+                lines.extend(view.on_log(level, text))
+            if live is not None:
+                live.update(view.render())
+            else:
+                for line in lines:
+                    print(line, flush=True)
+            lines.clear()
+
         with live or contextlib.nullcontext():
-            while time.monotonic() < ends and (child is None or child.poll() is None):
-                executor.spin_once(timeout_sec=0.1)
-                if live is not None:
-                    live.update(view.render())
-                else:
-                    for line in lines:
-                        print(line, flush=True)
-                lines.clear()
+            try:
+                while time.monotonic() < ends and (child is None or not child.ended):
+                    turn()
+            except KeyboardInterrupt:
+                pass  # the usual end of watching
+            _see_off(child, view, turn)
+        if view.folder:
+            print(view.where(), flush=True)
     except KeyboardInterrupt:
-        pass  # the usual end of watching
+        pass  # a second one: no more waiting
     finally:
         node.destroy_node()
         rclpy.shutdown()
+
+
+def _see_off(child: _Child | None, view: LiveView, turn: Callable[[], None]) -> None:
+    """End the node while its last words are heard: how the running episode ended."""
+    if child is None or child.ended:
+        return
+    child.told_to_end = True
+    child.process.send_signal(signal.SIGINT)
+    limit = time.monotonic() + _GRACE_S
+    while not child.ended and time.monotonic() < limit:
+        turn()
+    limit = time.monotonic() + _LAST_WORDS_S
+    while view.runs and time.monotonic() < limit:
+        turn()
+    turn()
