@@ -14,7 +14,7 @@ import numpy as np
 
 from osma_monitor.core.signals.assembler import AssemblyConfig, Input
 from osma_monitor.core.signals.raw import Floats, Joints
-from osma_monitor.core.signals.transforms import Transform, TransformBuffer
+from osma_monitor.core.signals.transforms import Seven, Transform, TransformBuffer, with_unit_rotation
 
 SECOND = 1e9
 
@@ -93,7 +93,11 @@ class FixedTransform:
     parent: str
     child: str
     translation: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    rotation: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
+    rotation: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)  #: quaternion x y z w of any length but 0
+
+    def seven(self) -> Seven:
+        """Translation (m) and unit quaternion x y z w."""
+        return with_unit_rotation((*self.translation, *self.rotation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,8 @@ class RobotModel:
         """A transform buffer with the file's fixed transforms."""
         buffer = TransformBuffer(extrapolate_ns=round(self.transform_age * SECOND))
         for t in self.transforms:
-            buffer.set_fixed(t.parent, t.child, Transform(np.array(t.translation), np.array(t.rotation)))
+            seven = np.array(t.seven())
+            buffer.set_fixed(t.parent, t.child, Transform(seven[:3], seven[3:]))
         return buffer
 
 

@@ -28,7 +28,15 @@ from osma_monitor.core.robot import (
 )
 from osma_monitor.core.signals.geometry import Primitive, with_distances
 from osma_monitor.core.signals.raw import ENVIRONMENT, Base, Contacts, EndEffector, Floats, Objects, RawFrame
-from osma_monitor.core.signals.transforms import IDENTITY, StaleTransformError, Transform, UnknownFrameError
+from osma_monitor.core.signals.transforms import (
+    IDENTITY,
+    StaleTransformError,
+    Transform,
+    UnknownFrameError,
+    some_names,
+    transform_fault,
+    with_unit_rotation,
+)
 from osma_monitor.io.bag.cdr import Decoded
 from osma_monitor.io.bag.messages import CONVERSIONS, object_shapes
 from osma_monitor.io.obstacles import BASE_FRAMES, ObstacleField, ObstacleMap, footprint_solids
@@ -41,7 +49,6 @@ from osma_monitor.srv import Tare as TareService
 Refuse = Callable[[str, str, str], None]  #: topic, kind, detail
 _READINGS = 2000
 _NAMED = 32  #: frames that counts and diagnostics name; the others are counted together
-_UNIT_TOLERANCE = 0.01  #: of a quaternion's squared length, as in tf2
 
 
 class RobotInputs:
@@ -118,12 +125,10 @@ class RobotInputs:
 
     def notes(self) -> dict[str, str]:
         """For the diagnostics: which frames are known, what the robot's outline is."""
-        frames = sorted(self.buffer.frames)
-        known = ", ".join(frames[:_NAMED]) + (f" and {len(frames) - _NAMED} more" if len(frames) > _NAMED else "")
         shapes = "; ".join((f"{len(self.robot.footprint)} shapes", *self.robot.notes))
         return {
             topics.TF: self._transforms_note or f"{self._transforms} transforms",
-            "frames": known or "none",
+            "frames": some_names(self.buffer.frames),
             "footprint": shapes,
         }
 
@@ -156,27 +161,21 @@ class RobotInputs:
         for item in message.transforms:
             parent, child = item.header.frame_id, item.child_frame_id
             p, q = item.transform.translation, item.transform.rotation
-            numbers = np.array([p.x, p.y, p.z, q.x, q.y, q.z, q.w])
-            wrong = self._what_is_wrong(parent, child, numbers)
+            seven = (p.x, p.y, p.z, q.x, q.y, q.z, q.w)
+            wrong = self._too_much(parent, child) or transform_fault(parent, child, seven)
             if wrong:
                 self._refuse(topic, wrong, f"{parent} to {child}")
                 continue
             self._transforms += 1
-            length = np.sqrt((numbers[3:] * numbers[3:]).sum())
-            transform = Transform(numbers[:3], numbers[3:] / length)
+            numbers = np.array(with_unit_rotation(seven))
+            transform = Transform(numbers[:3], numbers[3:])
             stamp_ns = to_ns(item.header.stamp)
             if fixed or stamp_ns == 0:
                 self.buffer.set_fixed(parent, child, transform)
             else:
                 self.buffer.set(parent, child, stamp_ns, transform)
 
-    def _what_is_wrong(self, parent: str, child: str, numbers: Floats) -> str:
-        if not np.isfinite(numbers).all():
-            return "not finite"
-        if abs(float((numbers[3:] * numbers[3:]).sum()) - 1.0) > _UNIT_TOLERANCE:
-            return "no rotation"
-        if not parent.strip("/") or not child.strip("/") or parent.strip("/") == child.strip("/"):
-            return "no two frames"
+    def _too_much(self, parent: str, child: str) -> str:
         if max(len(parent), len(child)) > self._max_text:
             return "name too long"
         if len(self.buffer) >= self._max_elements and child not in self.buffer:

@@ -7,7 +7,9 @@ normalized linear blend of quaternions (tf2 uses slerp; at the rates of /tf the 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +18,12 @@ from osma_monitor.core.signals.raw import Floats
 
 SECOND = 1_000_000_000
 LONGEST_HISTORY = 20_000  #: transforms kept of one edge, whatever their stamps say
+DEEPEST = 200  #: transforms from a frame to its root; no robot has as many, and a longer way is not followed
+_UNIT_TOLERANCE = 0.01  #: of a quaternion's squared length, as in tf2
+_NAMED = 32  #: frames that an error lists
+
+#: Translation x y z (m), then quaternion x y z w.
+Seven = tuple[float, float, float, float, float, float, float]
 
 
 class UnknownFrameError(LookupError):
@@ -50,6 +58,32 @@ class Transform:
 
 
 IDENTITY = Transform(np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0]))
+
+
+def transform_fault(parent: str, child: str, seven: Seven) -> str:
+    """Why a transform of /tf cannot be used, in a few words; empty where it can."""
+    if not all(map(math.isfinite, seven)):
+        return "not finite"
+    x, y, z, w = seven[3:]
+    if abs(x * x + y * y + z * z + w * w - 1.0) > _UNIT_TOLERANCE:
+        return "no rotation"
+    if not parent.strip("/") or not child.strip("/") or parent.strip("/") == child.strip("/"):
+        return "no two frames"
+    return ""
+
+
+def with_unit_rotation(seven: Seven) -> Seven:
+    """The same with a quaternion of length 1: a longer one would stretch what it turns."""
+    px, py, pz, x, y, z, w = seven
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    return px, py, pz, x / length, y / length, z / length, w / length
+
+
+def some_names(frames: Collection[str]) -> str:
+    """Names of frames for a message to people, not all where there are many."""
+    names = sorted(frames)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (", ".join(names[:_NAMED]) + more) or "none"
 
 
 def multiply(a: Floats, b: Floats) -> Floats:
@@ -140,14 +174,14 @@ class TransformBuffer:
         up_source, up_target = self._chain(source), self._chain(target)
         common = next((f for f in up_source if f in up_target), None)
         if common is None:
-            known = ", ".join(sorted(self.frames)) or "none"
+            known = some_names(self.frames)
             raise UnknownFrameError(f"no transform from frame {source!r} to {target!r}; known frames: {known}")
         rise = self._climb(up_source[: up_source.index(common)], stamp_ns)
         return self._climb(up_target[: up_target.index(common)], stamp_ns).inverse() @ rise
 
     def _chain(self, frame: str) -> list[str]:
         chain = [frame]
-        while (edge := self._edges.get(chain[-1])) is not None and edge.parent not in chain:
+        while (edge := self._edges.get(chain[-1])) is not None and edge.parent not in chain and len(chain) <= DEEPEST:
             chain.append(edge.parent)
         return chain
 

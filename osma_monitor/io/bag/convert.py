@@ -11,7 +11,7 @@ import numpy as np
 from osma_monitor.core.robot import ForceSensor, Tare, contact_force, convert_joints, gripper_contact
 from osma_monitor.core.signals.assembler import SECOND
 from osma_monitor.core.signals.raw import ENVIRONMENT, Base, Contacts, EndEffector, Objects
-from osma_monitor.core.signals.transforms import Transform, UnknownFrameError
+from osma_monitor.core.signals.transforms import Transform, UnknownFrameError, transform_fault, with_unit_rotation
 from osma_monitor.io.bag import messages as msg
 from osma_monitor.io.bag.cdr import Decoded
 from osma_monitor.io.bag.mapping import Plan, Source
@@ -31,7 +31,7 @@ class Converter:
         robot = plan.robot
         self._tree = TransformTree(round(plan.mapping.transform_tolerance * SECOND))
         for t in robot.transforms if robot is not None else ():
-            self._tree.set_fixed(t.parent, t.child, (*t.translation, *t.rotation))
+            self._tree.set_fixed(t.parent, t.child, t.seven())
 
     def grips(self, source: Source) -> bool:
         """Whether these joint states stand in for a gripper's own topic."""
@@ -86,13 +86,17 @@ class Converter:
             force = contact_force(sensor, np.array([f.x, f.y, f.z]), placed, Tare())
         return Contacts((sensor.body,), (ENVIRONMENT,), (sensor.role,), (sensor.against,), force.reshape(1, 3))
 
-    def transforms(self, message: Any) -> None:
-        """Takes a /tf or /tf_static message."""
+    def transforms(self, topic: str, message: Any) -> None:
+        """Takes a message of /tf or /tf_static. As live: what /tf_static says holds for ever, whatever its stamp."""
+        static = topic.rpartition("/")[2] == "tf_static"
         for parent, child, stamp, value in message.value if isinstance(message, Decoded) else msg.transforms(message):
-            if stamp == 0:
-                self._tree.set_fixed(parent, child, value)
+            wrong = transform_fault(parent, child, value)
+            if wrong:
+                self._refuse(f"{topic}: {wrong}", f"{parent} to {child}")
+            elif static or stamp == 0:
+                self._tree.set_fixed(parent, child, with_unit_rotation(value))
             else:
-                self._tree.set(parent, child, stamp, value)
+                self._tree.set(parent, child, stamp, with_unit_rotation(value))
 
     def _moved(self, value: Any, frame: str, stamp: int, topic: str) -> Any:
         """``value`` in the one frame of this bag; its poses are unknown where no transform leads there."""

@@ -166,7 +166,7 @@ class BagFrames:
                 self.facts.refuse(f"{topic}: malformed messages", str(message))
                 continue
             if topic in transforms:
-                self._convert.transforms(message)
+                self._convert.transforms(topic, message)
                 continue
             stamp = message.stamp_ns if isinstance(message, Decoded) else msg.stamp_of(message)
             if straight:

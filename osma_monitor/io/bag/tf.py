@@ -14,11 +14,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from osma_monitor.core.signals.raw import Floats
-from osma_monitor.core.signals.transforms import LONGEST_HISTORY, StaleTransformError, UnknownFrameError
+from osma_monitor.core.signals.transforms import (
+    DEEPEST,
+    LONGEST_HISTORY,
+    Seven,
+    StaleTransformError,
+    UnknownFrameError,
+    some_names,
+)
 
 SECOND = 1_000_000_000
-#: Translation x y z (m), then quaternion x y z w.
-Seven = tuple[float, float, float, float, float, float, float]
 IDENTITY: Seven = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
@@ -112,15 +117,14 @@ class TransformTree:
         up_source, up_target = self._chain(source), self._chain(target)
         common = next((f for f in up_source if f in up_target), None)
         if common is None:
-            frames = set(self._edges) | {e.parent for e in self._edges.values()}
-            known = ", ".join(sorted(frames)) or "none"
+            known = some_names(set(self._edges) | {e.parent for e in self._edges.values()})
             raise UnknownFrameError(f"no transform from frame {source!r} to {target!r}; known frames: {known}")
         rise = self._climb(up_source[: up_source.index(common)], stamp_ns)
         return compose(inverse(self._climb(up_target[: up_target.index(common)], stamp_ns)), rise)
 
     def _chain(self, frame: str) -> list[str]:
         chain = [frame]
-        while (edge := self._edges.get(chain[-1])) is not None and edge.parent not in chain:
+        while (edge := self._edges.get(chain[-1])) is not None and edge.parent not in chain and len(chain) <= DEEPEST:
             chain.append(edge.parent)
         return chain
 

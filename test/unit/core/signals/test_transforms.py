@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
+from osma_monitor.core.robot import FixedTransform, RobotModel
 from osma_monitor.core.signals.transforms import (
+    DEEPEST,
     LONGEST_HISTORY,
     StaleTransformError,
     Transform,
@@ -94,3 +96,20 @@ def test_a_path_that_is_known_but_old_is_told_from_none():
     with pytest.raises(UnknownFrameError) as raised:
         b.lookup("odom", "camera", S)
     assert not isinstance(raised.value, StaleTransformError)
+
+
+def test_an_error_names_some_of_many_frames_and_no_way_is_followed_without_end():
+    b = TransformBuffer()
+    for k in range(DEEPEST + 100):
+        b.set_fixed(f"f{k}", f"f{k + 1}", random_transform(k))
+    assert b.lookup("f0", f"f{DEEPEST}", S).translation.shape == (3,)
+    with pytest.raises(UnknownFrameError, match="and 269 more") as error:
+        b.lookup("f0", f"f{DEEPEST + 1}", S)
+    assert len(str(error.value)) < 500
+
+
+def test_a_rotation_of_a_robot_file_turns_and_never_stretches():
+    robot = RobotModel("r", transforms=(FixedTransform("base", "camera", (1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 1.0)),))
+    assert robot.buffer().lookup("base", "camera", S).points(np.array([2.0, 0.0, 0.0])) == pytest.approx(
+        [1.0, 2.0, 0.0]
+    )
