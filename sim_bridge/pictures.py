@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from osma_monitor.core.episode import EpisodeRecord
-from osma_monitor.core.errors import UserError
+from osma_monitor.core.errors import EXIT_BAD_INPUT, UserError
 from osma_monitor.core.signals.raw import CONTACT_UNKNOWN, Base, Objects, RawFrame
 from osma_monitor.io.store import read_episodes
 from sim_bridge.kitchen.tasks import SUITE, Task, parse_task, with_identical_shape
@@ -36,14 +36,14 @@ def drive_picture(record: EpisodeRecord, cameras: Cameras | None = None, scale: 
     of drawing it. UserError for an episode of another host, or without base poses.
     """
     if record.info.suite != SUITE:
-        raise UserError(f"{record.info.episode_id}: pictures are of kitchen drives, this is {record.info.suite!r}")
+        raise UserError(f"{record.info.episode_id!r}: pictures are of kitchen drives, this is {record.info.suite!r}")
     task = parse_task(record.info.task)
     if record.info.attributes.get("shapes") == "identical":
         task = with_identical_shape(task)
     way = np.column_stack([record.signals[name] for name in ("base_x", "base_y", "base_yaw")])
     known = np.isfinite(way).all(axis=1)
     if not known.any():
-        raise UserError(f"{record.info.episode_id}: the record holds no base pose")
+        raise UserError(f"{record.info.episode_id!r}: the record holds no base pose")
     frame = _first_frame(task, way[known][0], int(record.stamps_ns[0]))
     if cameras is None:
         view = TopView(task, scale)
@@ -101,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rendered", action="store_true", help="the simulator's top camera instead of a drawing")
     given = parser.parse_args(arguments)
     cameras = Cameras() if given.rendered else None
-    written = other = 0
+    written: dict[str, int] = {}
+    other = 0
     try:
         given.out.mkdir(parents=True, exist_ok=True)
         for record in read_episodes(given.run):
@@ -111,14 +112,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # a name made of the parsed task and the seed: text of a record is never a path
             task = parse_task(record.info.task)
             policy = "".join(c if c.isalnum() or c in "-_" else "_" for c in record.info.policy) or "policy"
-            name = f"{policy}.{task.id.replace('/', '.')}.s{int(record.info.seed)}.png"
-            (given.out / name).write_bytes(png(drive_picture(record, cameras)))
-            written += 1
-            print(f"\r{written} pictures", end="", file=sys.stderr, flush=True)
+            name = f"{policy}.{task.id.replace('/', '.')}.s{int(record.info.seed)}"
+            written[name] = written.get(name, 0) + 1
+            again = f".{written[name]}" if written[name] > 1 else ""  # the same drive of another run
+            (given.out / f"{name}{again}.png").write_bytes(png(drive_picture(record, cameras)))
+            print(f"\r{sum(written.values())} pictures", end="", file=sys.stderr, flush=True)
     except UserError as error:
         print(f"\n{error}", file=sys.stderr)
         return error.exit_code
-    print(f"\n{written} pictures in {given.out}" + (f"; {other} episodes of other hosts have none" if other else ""))
+    except OSError as error:
+        print(f"\n--out {given.out}: {error.strerror or error}; choose a folder that can be written", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    none = f"; {other} episodes of other hosts have none" if other else ""
+    print(f"\n{sum(written.values())} pictures in {given.out}{none}")
     return 0
 
 

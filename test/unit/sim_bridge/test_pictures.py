@@ -89,6 +89,17 @@ def test_a_run_becomes_a_folder_of_pictures(tmp_path, capsys):
     assert names == ["______evil.kitchen.layout0.B.bag.s1.png", "shortest_path.kitchen.layout0.B.bag.s0.png"]
     assert Image.open(tmp_path / "out" / "deep" / names[1]).format == "PNG"
     assert "2 pictures" in capsys.readouterr().out
+    again = tmp_path / "again"
+    for number in (1, 2):
+        run_again = tmp_path / f"run{number}"
+        with EpisodeWriter(run_again, record.info) as writer:
+            writer.finish(record)
+    assert pictures.main([str(tmp_path / "run1"), str(tmp_path / "run2"), "--out", str(again)]) == 0
+    stem = "shortest_path.kitchen.layout0.B.bag.s0"
+    assert sorted(p.name for p in again.iterdir()) == [f"{stem}.2.png", f"{stem}.png"]
+    (tmp_path / "file").write_text("")
+    assert pictures.main([str(tmp_path / "run"), "--out", str(tmp_path / "file")]) == 2
+    assert "choose a folder that can be written" in capsys.readouterr().err
     assert pictures.main([str(tmp_path / "absent"), "--out", str(tmp_path / "out")]) == 2
     assert "absent" in capsys.readouterr().err
 
