@@ -97,7 +97,7 @@ def score(
     judges, records = libraries(paths, library), None
     if scheduler or trend is not None or again:
         read = episodes(paths, config, mapping, found, scheduler)
-        read = rejudge(read, config, found.problems) if again else read
+        read = rejudge(read, config, found.problems, judges, found.remarks) if again else read
         records = trend.of(read) if trend is not None else read
     with workers(jobs) as each:
         given = (

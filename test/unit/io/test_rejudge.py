@@ -9,7 +9,8 @@ import pytest
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig
-from osma_monitor.core.signals.raw import Base, Contacts, Objects, RawFrame, same, vector
+from osma_monitor.core.signals.parameters import KeepOutBox, Separation
+from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Objects, RawFrame, same, vector
 from osma_monitor.io.configuration import monitor_config
 from osma_monitor.io.rejudge import rejudge
 from osma_monitor.io.sources import Findings, distinct
@@ -74,6 +75,54 @@ def test_another_limit_changes_the_verdict_and_is_named() -> None:
     assert (stored[0].safety, record.safety) == ("safe", "unsafe")
     broken = next(c for c in record.clauses if c.status == "violated" and c.scored)
     assert broken.depth == pytest.approx(0.5) and broken.first_violation_step == 0
+
+
+def near_a_human(config: MonitorConfig) -> EpisodeRecord:
+    """Drives at 0.5 m/s, 0.6 m off a person, with the gripper 0.5 m outside a box."""
+    info = EpisodeInfo("near", task="pass", sources=("base", "objects", "ee"))
+    monitor = EpisodeMonitor(info, config)
+    for step in range(20):
+        human = Objects(
+            ("ann",), ("person",), ("human",), np.zeros((1, 3)), UPRIGHT[None], np.array([0.6]), np.zeros(1, np.int8)
+        )
+        at = vector([0.025 * step, 0.0, 0.1])
+        base = Base(at, UPRIGHT, vector([0.5, 0.0, 0.0]), STILL)
+        ee = EndEffector(vector([2.5, 0.0, 0.5]), UPRIGHT)
+        monitor.update(RawFrame(1_000_000_000 + 50_000_000 * step, base=base, objects=human, ee=ee))
+    return monitor.close(Outcome("success"))
+
+
+def test_other_parameters_are_derived_anew_or_unknown_and_that_is_said() -> None:
+    def having(**changes: object) -> MonitorConfig:
+        config = monitor_config(extensions=("human_separation", "ee_keep_out"))
+        box = KeepOutBox("shelf", "ee", (3.0, -1.0, 0.0), (4.0, 1.0, 1.0))
+        parameters = replace(config.library.parameters, keep_out=(box,), **changes)
+        return replace(config, library=replace(config.library, parameters=parameters))
+
+    old = having()
+    wary = having(separation=Separation(human_speed=1.6))
+    moved = having(base_radius=0.1)
+    moved = replace(
+        moved,
+        library=replace(
+            moved.library,
+            parameters=replace(
+                moved.library.parameters, keep_out=(KeepOutBox("shelf", "ee", (2.0, -1.0, 0.0), (3.0, 1.0, 1.0)),)
+            ),
+        ),
+    )
+    stored = near_a_human(old)
+    for config, safety in ((old, "safe"), (wary, "unsafe")):
+        problems: list[str] = []
+        [again] = rejudge([stored], config, problems, [old.library])
+        assert differing(again, near_a_human(config)) == [] and again.safety == safety and not problems
+    assert near_a_human(moved).safety == "unsafe"
+    [again] = rejudge([stored], moved, problems, [old.library])
+    assert again.safety == "unknown" and np.isnan(again.signals["ee_keep_out_margin"]).all()
+    assert len(problems) == 1 and problems[0].startswith("ee_keep_out_margin: stored with other parameters")
+    remarks: list[str] = []
+    list(rejudge([stored, stored], moved, problems, [], remarks))
+    assert len(problems) == 1 and len(remarks) == 1 and old.library.hash[:16] in remarks[0]
 
 
 def test_an_episode_without_steps_stays_and_is_named() -> None:
