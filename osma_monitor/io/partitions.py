@@ -7,10 +7,16 @@ worker that dies loses nothing: its partitions run again elsewhere.
 
 from __future__ import annotations
 
+import logging
+import re
+import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import MissingDependencyError, UserError
@@ -28,7 +34,8 @@ PER_PARTITION = 256
 IN_FLIGHT = 4
 _COUNT_WORKERS_EVERY = 32
 #: s that a scheduler has to answer.
-CONNECT_LIMIT = 10.0
+CONNECT_LIMIT = 4.0
+_ADDRESS = re.compile(r"((?P<protocol>tcp|tls)://)?(?P<host>[^:/\s\[\]]+|\[[0-9a-fA-F:.%\w]+\]):(?P<port>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,57 @@ def score_partition(
     return Piece(records, findings)
 
 
+def _reach(address: str) -> None:
+    """A short try before Dask's own, which asks again for half a minute. Raises InputError when nobody listens."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise InputError(
+            f"--scheduler {address}: no Dask scheduler answers there; expected tcp://HOST:PORT, such as "
+            "tcp://127.0.0.1:8786, as `dask scheduler` prints it"
+        )
+    found: list[OSError | None] = []
+
+    def connect() -> None:
+        try:
+            with socket.create_connection((match["host"].strip("[]"), int(match["port"])), CONNECT_LIMIT) as link:
+                if match["protocol"] != "tls" and not link.recv(1):  # a scheduler greets first
+                    raise OSError("what listens there closes the connection")
+                found.append(None)
+        except TimeoutError:
+            found.append(OSError(f"no greeting within {CONNECT_LIMIT:g} s"))
+        except (OSError, OverflowError) as error:
+            found.append(error if isinstance(error, OSError) else OSError("the port is above 65535"))
+
+    trying = threading.Thread(target=connect, daemon=True)  # a name server may take longer than any time-out
+    trying.start()
+    trying.join(2 * CONNECT_LIMIT)
+    why = found[0] if found else OSError(f"no answer within {2 * CONNECT_LIMIT:g} s")
+    if why is not None:
+        raise InputError(
+            f"--scheduler {address}: no Dask scheduler answers there ({why.strerror or why}); start one with "
+            "`dask scheduler`, or leave --scheduler out to score here"
+        )
+
+
+@contextmanager
+def _client(make: Callable[..., Any], address: str) -> Iterator[Any]:
+    """A Dask client, without Dask's log of how it failed. Raises InputError where no scheduler of its kind listens."""
+    log = logging.getLogger("distributed")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        client = make(address, timeout=CONNECT_LIMIT, set_as_default=False)
+    except Exception as error:  # Dask's transports raise types of their own
+        raise InputError(
+            f"--scheduler {address}: something listens there that is no Dask scheduler, or one of another version "
+            f"({type(error).__name__})"
+        ) from error
+    finally:
+        log.setLevel(level)
+    with client:
+        yield client
+
+
 def score_on_cluster(
     paths: Iterable[Path | str],
     config: MonitorConfig,
@@ -109,13 +167,10 @@ def score_on_cluster(
     except ImportError as error:
         raise MissingDependencyError("--scheduler needs Dask: pip install 'osma-monitor[dask]'") from error
     findings = findings if findings is not None else Findings()
+    _reach(address)
     work = deque(partitions(paths, per_partition))
     total, done = len(work), 0
-    try:
-        client = Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise InputError(f"--scheduler {address}: no Dask scheduler answers there ({type(error).__name__})") from error
-    with client:
+    with _client(Client, address) as client:
         shared = client.scatter(config, broadcast=True)
         running: deque[tuple[Partition, object]] = deque()
         workers = 1

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -69,8 +73,45 @@ def test_a_killed_worker_loses_nothing(sources: list[Path]) -> None:
     assert len(findings.problems) == 1 and "0 bytes" in findings.problems[0]
 
 
-def test_a_scheduler_that_does_not_answer_is_said(sources: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "foo", "foo:bar", "tcp://127.0.0.1", "tcp://127.0.0.1:99999"])
+def test_a_scheduler_that_does_not_answer_is_said_before_anything_is_read(
+    sources: list[Path], monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(parts, "partitions", None)
+    with pytest.raises(UserError, match="no Dask scheduler answers there") as caught:
+        list(score_on_cluster(sources, config(), address))
+    assert ("HOST:PORT" in str(caught.value)) is (address in ("foo", "foo:bar", "tcp://127.0.0.1"))
+
+
+@pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-x\r\n", None])
+def test_what_listens_and_is_no_scheduler_is_said_soon(
+    sources: list[Path], monkeypatch: pytest.MonkeyPatch, greeting: bytes | None
+) -> None:
+    """Closed at once, another protocol, and one that never says a word."""
     pytest.importorskip("distributed")
     monkeypatch.setattr(parts, "CONNECT_LIMIT", 0.5)
-    with pytest.raises(UserError, match="no Dask scheduler answers there"):
-        list(score_on_cluster(sources, config(), "tcp://127.0.0.1:1"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _ = server.accept()
+                    if greeting:
+                        link.sendall(greeting)
+                    if greeting is None:
+                        kept.append(link)
+                    else:
+                        link.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(UserError, match="no Dask scheduler"):
+            list(score_on_cluster(sources, config(), address))
+        assert time.monotonic() - began < 20
+        server.shutdown(socket.SHUT_RDWR)
+    for link in kept:
+        link.close()
