@@ -28,7 +28,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: ## Make .venv with the locked packages, the ROS messages and the command osma
-	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) not found; get it with: apt-get install python3 python3-venv python3-dev" >&2; exit 3; }
+	@command -v $(PYTHON) >/dev/null && $(PYTHON) -c '' 2>/dev/null || { echo "setup: $(PYTHON) does not start (not found, or a version manager's stub); use Python 3.11 or 3.12: apt-get install python3.12 python3.12-venv python3.12-dev, then make setup PYTHON=python3.12" >&2; exit 3; }
 	@$(PYTHON) scripts/setup_environment.py $(EXACT)
 
 demo: setup ## Run the whole job once: robot, policies, monitor, report

@@ -119,7 +119,7 @@ def install_packages() -> None:
     wanted = digest([lock])
     if read(stamp) == wanted:
         return
-    step(f"installing {lock.relative_to(ROOT)} (about a minute the first time)")
+    step(f"installing {lock.relative_to(ROOT)} (1 to 3 minutes the first time)")
     # A pip that was killed can leave packages half installed, which no later pip notices: see make_venv.
     interrupted = VENV / ".installing"
     interrupted.touch()

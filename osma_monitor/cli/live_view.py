@@ -200,6 +200,7 @@ class LiveView:
         if message.episode_id in self._seen:
             return []
         self._seen.add(message.episode_id)
+        self.not_known = ""
         safety = SAFETY[message.safety]
         self.unsafe_episodes += safety == "unsafe"
         line = f"{printable(message.episode_id, 60)}: {OUTCOMES[message.outcome]}, {safety}"

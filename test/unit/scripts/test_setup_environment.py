@@ -219,3 +219,14 @@ def test_packages_that_stand_in_for_ros_are_hidden_from_colcon() -> None:
     stand_ins = [path.parent for path in (ROOT / "interfaces").glob("*/package.xml")]
     assert [path.name for path in stand_ins] == ["tf2_msgs"]
     assert all((path / "COLCON_IGNORE").exists() for path in stand_ins)
+
+
+def test_a_version_managers_stub_is_said_in_the_set_ups_own_words(tmp_path: Path) -> None:
+    stub = tmp_path / "python3.13"
+    stub.write_text("#!/bin/sh\nexit 127\n")
+    stub.chmod(0o755)
+    for python in (str(stub), "no_such_python"):
+        command = ["make", "--no-print-directory", "setup", f"PYTHON={python}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert f"setup: {python} does not start" in done.stderr and "make setup PYTHON=python3.12" in done.stderr
+        assert "Error 3" in done.stderr and not done.stdout
