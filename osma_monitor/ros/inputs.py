@@ -92,7 +92,7 @@ class ReceiverConfig:
     sources: tuple[str, ...] = ()  #: parts to wait for when a START names none; empty: those with a publisher
     complete: Callable[[RawFrame], RawFrame] | None = None  #: adds what no message says (distances, mapped obstacles)
     assembly: AssemblyConfig | None = None  #: None: exact joins of what the source declares
-    start_grace: float = 1.0  #: s that the primary topic waits for the others at start
+    start_grace: float = 1.0  #: s that the first frame waits for inputs that have not come yet
     frame_timeout_ns: int = 5 * SECOND  #: exact joins: an incomplete frame is given up
     end_timeout_ns: int = 2 * SECOND  #: frames that an END promised are given up
     clock_limit_ns: int = 0
@@ -116,6 +116,9 @@ def _sized_fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
 def check_size(message: Any, max_elements: int, max_text: int) -> None:
     """Raises MalformedMessage on arrays or texts above the limits: a broken sender must not fill our memory."""
     texts, arrays, text_arrays = _sized_fields(type(message))  # type: ignore[arg-type]
+    header = getattr(message, "header", None)
+    if header is not None and len(header.frame_id) > max_text:
+        raise conversions.MalformedMessage(f"frame_id has more than {max_text} characters")
     for name in texts:
         if len(getattr(message, name)) > max_text:
             raise conversions.MalformedMessage(f"{name} has more than {max_text} characters")
@@ -340,18 +343,19 @@ class FrameReceiver:
             self._frame(frame, now)
 
     def _too_early(self, topic: str) -> bool:
-        """At start the primary topic waits for the others, since an episode's clauses are chosen at its first frame.
+        self._unseen.discard(topic)
+        self._first_value = self._first_value or time.monotonic()
+        assert self.config.assembly is not None
+        return self._starting() and topic == self.config.assembly.primary
+
+    def _starting(self) -> bool:
+        """At start frames wait for every input, since an episode's clauses are chosen at its first frame.
 
         An input that has not come ``start_grace`` seconds after the first one is missing, and so reported.
         """
-        assert self.config.assembly is not None
-        self._unseen.discard(topic)
-        now = time.monotonic()
-        self._first_value = self._first_value or now
-        if not self._unseen or now - self._first_value > self.config.start_grace:
+        if self._unseen and self._first_value and time.monotonic() - self._first_value > self.config.start_grace:
             self._unseen.clear()
-            return False
-        return topic == self.config.assembly.primary
+        return bool(self._unseen)
 
     def _frame(self, frame: RawFrame, now: int) -> None:
         if self.config.complete is not None:
@@ -447,7 +451,7 @@ class FrameReceiver:
         """Make the assembler for what the source declares, or for what has a publisher where it declares nothing."""
         offered = {i.part for i in self.config.inputs}
         for name in sorted(set(sources) - offered):
-            self.refuse(topics.EPISODE, f"source {name!r} has no input", f"expected some of {', '.join(PARTS)}")
+            self.refuse(topics.EPISODE, "source without input", f"{name!r}, expected some of {', '.join(PARTS)}")
         self._declared = sources
         self._sources = tuple(s for s in sources if s in offered) or tuple(
             dict.fromkeys(i.part for i in self.config.inputs if self._node.count_publishers(i.topic) > 0)
@@ -475,7 +479,7 @@ class FrameReceiver:
         rate.
         """
         now = self.now_ns()
-        if self.assembler is not None:
+        if self.assembler is not None and not self._starting():
             for frame in self.assembler.poll(now):
                 self._frame(frame, now)
             # what is still incomplete when an END gives up waiting belongs to its episode as it is

@@ -190,7 +190,7 @@ class FrameAssembler:
             return False
         newest = max(self.last_stamp_ns, self._newest.get(topic, 0))
         if newest - stamp_ns > self.config.jump_ns:
-            return self._set_back(topic, stamp_ns, newest)
+            return self._set_back(topic, stamp_ns, now_ns, newest)
         self._behind.pop(topic, None)
         if stamp_ns == self._newest.get(topic):
             self._fault("duplicate", topic, stamp_ns)
@@ -209,26 +209,37 @@ class FrameAssembler:
         # hold mode: a value older than the last frame still serves the next one, a primary sample does not
         return self.config.mode == "hold" and topic != self.config.primary
 
-    def _set_back(self, topic: str, stamp_ns: int, newest: int) -> bool:
-        """A stamp far behind: one is late, several in a row mean that the clock was set back.
+    def _set_back(self, topic: str, stamp_ns: int, now_ns: int, newest: int) -> bool:
+        """A stamp far behind: one is late, several in a row mean that a clock was set back.
 
-        Where a primary input makes the frames, its clock alone counts: a sensor that is stamped by boot time is late
-        for ever, and must not make the others forget what they hold.
+        Where one clock makes the frames (the primary input's; at a fixed rate that of receipt), it alone can make all
+        begin anew: a sensor that is stamped by boot time is late for ever, and must not make the others forget what
+        they hold. One whose own stamps had run ahead, and are now those of the frames again, begins anew alone.
         """
-        if self.config.primary and topic != self.config.primary:
-            self._fault("late", topic, stamp_ns, f"{(newest - stamp_ns) / SECOND:.3f} s behind")
-            return False
         run = self._behind.setdefault(topic, [])
         if run and stamp_ns <= run[-1]:
             run.clear()
         run.append(stamp_ns)
-        if len(run) < self.config.jump_samples:
+        del run[: -self.config.jump_samples]
+        every = self._sets_clock(topic, now_ns)
+        alone = not every and stamp_ns > self.last_stamp_ns - self.config.jump_ns
+        if len(run) < self.config.jump_samples or not (every or alone):
             self._fault("late", topic, stamp_ns, f"{(newest - stamp_ns) / SECOND:.3f} s behind")
             return False
         self._fault("clock_jump", topic, stamp_ns, f"set back by {(newest - stamp_ns) / SECOND:.3f} s")
-        self.reset()
+        if every:
+            self.reset()
+        else:
+            self._held[topic] = _Held(self._inputs[topic])
+            del self._behind[topic]
         self._newest[topic] = stamp_ns
         return True
+
+    def _sets_clock(self, topic: str, now_ns: int) -> bool:
+        """Whether a topic's stamps far behind mean that the clock of the frames was set back."""
+        if self.config.mode == "exact" or self.config.primary:
+            return not self.config.primary or topic == self.config.primary
+        return self.last_stamp_ns - now_ns > self.config.jump_ns
 
     # -- exact -------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Messages read from their bytes: what rclpy would have made of them, whatever they hold."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,8 @@ pytest.importorskip("rclpy")
 from osma_monitor.msg import Contacts as ContactsMsg
 from rclpy.serialization import serialize_message
 
-from osma_monitor.core.signals.raw import Base, Contacts, Joints, RawFrame, same, vector
+from osma_monitor.core.segmenter import whole
+from osma_monitor.core.signals.raw import NO_CONTACTS, Base, Contacts, Joints, RawFrame, same, vector
 from osma_monitor.io.bag.types import known_types
 from osma_monitor.ros import conversions, inputs
 from sim_bridge.bridge_node import TO_MESSAGE
@@ -20,6 +23,7 @@ from .random_frames import frames
 pytestmark = pytest.mark.ros
 INPUTS = {item.part: item for item in inputs.default_inputs()}
 LIMITS = 20_000, 4096
+INFO = conversions.EpisodeInfo("e")
 
 
 def on_the_wire(message):
@@ -156,6 +160,9 @@ def test_what_is_no_message_is_counted(data):
         ("odom", conversions.Odometry(child_frame_id="x" * 2000)),
         ("objects", conversions.ObjectStates(id=["x"] * 2, position=[0.0] * 200)),
         ("joint_states", conversions.JointState(name=["x" * 101])),
+        ("odom", conversions.Odometry(header=conversions.header(0, "x" * 101))),
+        ("ee_pose", conversions.PoseStamped(header=conversions.header(0, "x" * 101))),
+        ("contacts", ContactsMsg(header=conversions.header(0, "x" * 101))),
     ],
 )
 def test_what_is_too_large_is_refused(topic, message):
@@ -172,3 +179,35 @@ def test_a_type_without_a_short_way_comes_as_a_message():
 
     pose = inputs.TopicInput("base", "pose", PoseStamped, lambda m: m, lambda s: ())
     assert inputs.bytes_reader(pose, *LIMITS) is None
+
+
+def test_sources_without_input_are_one_count_however_they_are_named():
+    node, found, _ = receiver()
+    for k in range(300):
+        found.begin(inputs.Begin(k + 2, conversions.EpisodeInfo(f"e{k}", sources=("base", f"sonar{k}"))))
+    assert found.counts["episode: source without input"] == 300 and len(found.counts) == 1
+    assert "'sonar0', expected some of base, joints" in node.lines[0]
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_at_a_fixed_rate_the_first_frame_waits_for_every_input(monkeypatch, late):
+    """A clause's first sample would be unknown for want of patience, and with it the whole episode."""
+    clock = SimpleNamespace(monotonic=lambda: 100.0, time_ns=lambda: 10**18)
+    monkeypatch.setattr(inputs, "time", clock)
+    keys = [inputs.Input(part, INPUTS[part].topic, 10**10) for part in ("base", "contacts")]
+    assembly = inputs.AssemblyConfig(tuple(keys), "hold", period_ns=10**8)
+    chosen = tuple(INPUTS[part] for part in ("base", "contacts"))
+    node, steps = Node(), []
+    found = inputs.FrameReceiver(
+        node, steps.append, inputs.ReceiverConfig(inputs=chosen, assembly=assembly), segmenter=lambda: whole(INFO)
+    )
+    node.callbacks["odom"](serialize_message(base(10**18)))
+    found.poll()
+    assert not steps
+    if late:
+        clock.monotonic = lambda: 101.1
+    else:
+        node.callbacks["contacts"](serialize_message(conversions.contacts_to_msg(NO_CONTACTS, 10**18)))
+    found.poll()
+    [frame] = [s for s in steps if isinstance(s, RawFrame)]
+    assert frame.parts == ({"base"} if late else {"base", "contacts"})

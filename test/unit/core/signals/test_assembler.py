@@ -120,6 +120,37 @@ def test_a_sensor_stamped_by_boot_time_is_late_and_takes_no_peak_from_the_others
     assert frame.joints is not None
 
 
+def test_at_a_fixed_rate_the_clock_of_receipt_alone_makes_all_begin_anew():
+    a = hold(Input("contacts"), Input("joints"), period_ns=S // 10)
+    day = 1_700_000_000 * S
+    a.push("contacts", day, contacts(1.0), day)
+    assert len(a.poll(day)) == 1
+    a.push("contacts", day + 1, contacts(500.0), day + 1)
+    for k in range(12, 20):
+        a.push("joints", k * S, joints(1.0), day + k)
+    [frame] = a.poll(day + S // 10)
+    assert frame.contacts is not None and frame.contacts.force[0, 2] == 500.0 and frame.joints is None
+    assert a.counts["late"] == 8 and a.counts["clock_jump"] == 0
+    for k in range(3):  # an hour back, and every sensor with it
+        a.push("contacts", day - 3600 * S + k, contacts(2.0), day - 3600 * S + k)
+    [frame] = a.poll(day - 3600 * S + S // 10)
+    assert a.counts["clock_jump"] == 1 and frame.contacts is not None and frame.contacts.force[0, 2] == 2.0
+
+
+@pytest.mark.parametrize("primary", ["gripper", ""])
+def test_an_input_whose_stamps_ran_ahead_once_is_used_again(primary):
+    a = hold(Input("gripper"), Input("joints"), primary=primary, period_ns=S // 10)
+    day = 1_700_000_000 * S
+    a.push("joints", 2 * day, joints(9.0), day)
+    frames = []
+    for k in range(1, 7):
+        now = day + k * S // 10
+        a.push("joints", now, joints(1.0), now)
+        frames += a.push("gripper", now, True, now) + a.poll(now)
+    assert a.counts["clock_jump"] == 1 and [f.gripper for f in frames] == [True] * 6
+    assert [f.joints is not None and f.joints.effort.tolist() for f in frames] == [False] * 2 + [[1.0]] * 4
+
+
 def test_a_foreign_clock_is_refused():
     a = exact("gripper", clock_limit_ns=60 * S)
     assert a.push("gripper", 12 * S, True, now_ns=1_700_000_000 * S) == []
