@@ -117,6 +117,7 @@ class Decision:
     task: str = ""
     obstacle: tuple[float, float] | None = None  #: m, where it stood
     obstacle_distance: float = math.nan  #: m, surface distance at the decision
+    seed: int = 0
 
     def for_metrics(self) -> candidate_metrics.Decision:
         """As osma_monitor.core.metrics.candidates scores it (diversity, collision-free selection)."""
@@ -128,6 +129,7 @@ class Decision:
             self.order,
             self.obstacle,
             self.obstacle_distance,
+            self.seed,
         )
 
 
@@ -228,6 +230,7 @@ def write_decision(path: Path, decision: Decision) -> None:
     data = decision.for_metrics()
     entry = {
         "task": data.task,
+        "seed": data.seed,
         "paths": [np.round(p, 6).tolist() for p in data.paths],
         "contact": list(data.contact),
         "chosen": data.chosen,
@@ -254,6 +257,7 @@ def read_decisions(path: Path | str) -> list[candidate_metrics.Decision]:
                     entry["order"],
                     None if place is None else (float(place[0]), float(place[1])),
                     math.nan if distance is None else float(distance),
+                    int(entry.get("seed", 0)),
                 )
             )
         except (ValueError, KeyError, TypeError) as error:
@@ -376,9 +380,10 @@ class RolloutSelection:
             float(frame.objects.distance[frame.objects.id.index(seen[0].id)]) if seen and frame.objects else math.nan
         )
         shown = tuple(int(i) for i in order)
-        self.decisions.append(Decision(rolled, shown, chosen, valid, self._info.task, place, distance))
+        made_here = Decision(rolled, shown, chosen, valid, self._info.task, place, distance, self._info.seed)
+        self.decisions.append(made_here)
         if self._log is not None:
-            write_decision(self._log, self.decisions[-1])
+            write_decision(self._log, made_here)
 
     def _roll(self, frame: RawFrame, start: Any, number: int) -> tuple[Candidate, Any, Stochastic]:
         self._twin.restore(start)

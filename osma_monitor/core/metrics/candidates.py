@@ -37,6 +37,7 @@ class Decision:
     order: Sequence[int] = ()  #: (K,) which candidate stood at each presented position; empty: as generated
     obstacle: tuple[float, float] | None = None  #: m, its position at the decision
     obstacle_distance: float = math.nan  #: m, surface distance at the decision
+    seed: int = 0  #: of the drive; decisions of one task and seed belong together
 
     def __post_init__(self) -> None:
         k = len(self.paths)
@@ -161,16 +162,15 @@ class SelectionSummary:
     advantage: float  #: executed minus uniform, averaged in each task and then over tasks
     advantage_interval: Interval  #: 95 %, bootstrap of tasks
     n_tasks: int  #: tasks with a mixed decision
-    no_escape: tuple[
-        int, int
-    ]  #: of the tasks with contact, those without a free candidate at the first contact decision
+    no_escape: tuple[int, int]  #: drives without a free candidate at their first contact decision, drives with one
     position_counts: tuple[int, ...]  #: valid choices by presented position
 
 
 def summarize_selection(decisions: Iterable[Decision]) -> SelectionSummary:
     """Collision-free selection against uniform choice, and where the choices fell (G.1).
 
-    Give the decisions of each task in their order in time.
+    Give the decisions of each drive (task and seed) in their order in time; drives may come in any order, as workers
+    that share a log write them.
     """
     every = list(decisions)
     mixed = [d for d in every if d.mixed]
@@ -179,11 +179,11 @@ def summarize_selection(decisions: Iterable[Decision]) -> SelectionSummary:
     by_task: dict[str, list[float]] = {}
     for decision, got, expected in zip(mixed, free, uniform, strict=True):
         by_task.setdefault(decision.task, []).append(got - expected)
-    differences = [_mean(values) for values in by_task.values()]
-    first_contact: dict[str, Decision] = {}
+    differences = [_mean(by_task[task]) for task in sorted(by_task)]
+    first_contact: dict[tuple[str, int], Decision] = {}
     for decision in every:
         if decision.contact[decision.executed]:
-            first_contact.setdefault(decision.task, decision)
+            first_contact.setdefault((decision.task, decision.seed), decision)
     positions = [d.position for d in every if d.position is not None]
     return SelectionSummary(
         len(every),

@@ -89,9 +89,9 @@ def test_the_order_shown_depends_on_verifier_seed_and_decision_alone():
 def test_decisions_are_logged_for_the_metrics(tmp_path):
     log = tmp_path / "decisions.jsonl"
     policy = RolloutSelection(k=3, log=log)
-    drive(KitchenSimulation(), policy, TASK, 0)
+    drive(KitchenSimulation(), policy, TASK, 5)
     stored = read_decisions(log)
-    assert len(stored) == len(policy.decisions) >= 2
+    assert len(stored) == len(policy.decisions) >= 2 and {d.seed for d in stored} == {5}
     for a, b in zip(stored, (d.for_metrics() for d in policy.decisions), strict=True):
         assert (a.task, a.chosen, list(a.order), list(a.contact)) == (TASK, b.chosen, list(b.order), list(b.contact))
         assert all(np.allclose(p, q, atol=1e-6) for p, q in zip(a.paths, b.paths, strict=True))

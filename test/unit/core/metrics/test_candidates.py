@@ -129,6 +129,21 @@ def test_no_escape_counts_the_first_contact_of_a_task():
     assert s.no_escape == (1, 2)
 
 
+def test_drives_may_come_in_any_order():
+    """Workers that share a log write as they go; seeds of a task are drives of their own."""
+    drives = [
+        [decision([True] * n + [False] * (k % 7 + 1), k % (n + 1), f"t{k}", seed=seed) for n in (1, 2, 3)]
+        for k in range(30)
+        for seed in (0, 1)
+    ]
+    one_by_one = summarize_selection([d for drive in drives for d in drive])
+    backwards = summarize_selection([d for drive in reversed(drives) for d in drive])
+    mixed = summarize_selection([d for together in zip(*drives, strict=True) for d in together])
+    assert one_by_one == backwards == mixed
+    seeds = [decision([True, True], 0, seed=0), decision([True, False], 0, seed=1)]
+    assert summarize_selection(seeds).no_escape == summarize_selection(seeds[::-1]).no_escape == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("paths", "contact", "more"),
     [
