@@ -66,6 +66,8 @@ def export(
     ] = False,
 ) -> int:
     """Write episodes as MCAP, rerun recordings or CSV; or LeRobot data sets with safety columns."""
+    if to not in FORMATS:
+        raise UserError(f"--to {to}: expected one of {', '.join(FORMATS)}")
     config = monitor_config()
     findings = Findings()
     try:
@@ -78,8 +80,6 @@ def export(
         for path in paths:
             print(copy(path, out / path.resolve().name, config, mapping, findings=findings))
         return _end(findings)
-    if to not in FORMATS:
-        raise UserError(f"--to {to}: expected one of {', '.join(FORMATS)}")
     suffix, write = FORMATS[to]
     films = [s for path in paths for s in expand(path) if pictures and is_lerobot(s)]
     if films:
@@ -91,7 +91,11 @@ def export(
     for record in open_sources(paths, config, mapping, findings=findings):
         if wanted and record.info.episode_id not in wanted:
             continue
-        print(write(record, _free(out, record, suffix), config))
+        path = _free(out, record, suffix)
+        usual = f"{file_stem(record.info.episode_id)}{suffix}"
+        if path.name != usual:
+            findings.remarks.append(f"{path}: under this name, since {usual} is there")
+        print(write(record, path, config))
         written += 1
         if pictures and "bag" in record.provenance.session:
             judged.setdefault(record.provenance.session["bag"], []).append(_without_steps(record))

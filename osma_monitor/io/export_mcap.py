@@ -3,16 +3,21 @@ reader.
 
 The record's stored signals go through the engine once more, so the file holds what the live monitor published:
 clause list, status of every step, violations, motion features, summary; further the base as odometry and each known
-signal as a number.
+signal as a number. For programs that is not enough to judge by (contacts, objects and joints are not in it), so the
+record itself goes along as an attachment: `osma score` of an export gives the stored episode again.
 """
 
 from __future__ import annotations
 
+import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mcap.exceptions import McapError
+from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 
 from osma_monitor import __version__
@@ -21,7 +26,10 @@ from osma_monitor.core.monitor import ClauseEvent, MonitorConfig, SignalMonitor,
 from osma_monitor.core.signals.schema import SIGNALS, SignalFrame
 from osma_monitor.io.bag.types import PACKAGE, known_types
 from osma_monitor.io.errors import StoreError
+from osma_monitor.io.store import read_episodes, write_record
 
+#: Name of the attachment that holds the record as the store writes it.
+ATTACHMENT = "osma_episode.parquet"
 _STATE = {"ok": 0, "warn": 1, "violated": 2, "unknown": 3}
 _OUTCOME = {"unknown": 0, "success": 1, "failure": 2, "aborted": 3}
 _SAFETY = {"safe": 0, "unsafe": 1, "unknown": 2}
@@ -55,6 +63,12 @@ class _File:
         data = bytes(self._store.serialize_cdr(message, kind))
         self._writer.add_message(self._channels[topic], stamp_ns, data, stamp_ns)
 
+    def attach(self, record: EpisodeRecord) -> None:
+        with tempfile.TemporaryDirectory(prefix="osma_export_") as folder:
+            data = write_record(folder, record).read_bytes()
+        at = int(record.stamps_ns[0]) if len(record.stamps_ns) else _NS
+        self._writer.add_attachment(at, at, ATTACHMENT, "application/vnd.apache.parquet", data)
+
     def finish(self) -> None:
         self._writer.finish()
 
@@ -66,6 +80,7 @@ def export_mcap(record: EpisodeRecord, path: Path | str, config: MonitorConfig) 
     try:
         with open(temporary, "wb") as out:
             file = _File(out)
+            file.attach(record)
             _episode(file, record, config)
             file.finish()
         temporary.replace(path)
@@ -74,6 +89,37 @@ def export_mcap(record: EpisodeRecord, path: Path | str, config: MonitorConfig) 
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def exported_records(path: Path | str) -> list[EpisodeRecord]:
+    """The records in an export, or in a folder of exports alone; none where ``path`` is another bag or damaged."""
+    path = Path(path)
+    files = sorted(p for p in path.iterdir() if not p.name.startswith(".")) if path.is_dir() else [path]
+    records: list[EpisodeRecord] = []
+    for file in files:
+        data = _attachment(file)
+        if data is None:
+            return []
+        with tempfile.TemporaryDirectory(prefix="osma_export_") as folder:
+            copy = Path(folder) / ATTACHMENT
+            copy.write_bytes(data)
+            records += read_episodes(copy)
+    return records
+
+
+def _attachment(path: Path) -> bytes | None:
+    if path.suffix != ".mcap":
+        return None
+    try:
+        with open(path, "rb") as stream:
+            reader = make_reader(stream)
+            summary = reader.get_summary()
+            names = [] if summary is None else [index.name for index in summary.attachment_indexes]
+            if ATTACHMENT not in names:
+                return None
+            return next(bytes(a.data) for a in reader.iter_attachments() if a.name == ATTACHMENT)
+    except (OSError, McapError, ValueError, struct.error, StopIteration):
+        return None  # no whole MCAP file: what reads damaged ones says what is left
 
 
 def _episode(file: _File, record: EpisodeRecord, config: MonitorConfig) -> None:

@@ -4,6 +4,7 @@
 |---------------------------------------------------|--------------------------------------|
 | our runs: a folder, .parquet, .part, compacted set | io/store.py, io/dataset.py           |
 | bags: rosbag2 folder, .mcap, .db3, .bag            | io/bag, with a mapping file          |
+| exports of ours (.mcap)                           | the record in it, io/export_mcap.py  |
 | LeRobot data set                                   | io/datasets/lerobot.py, a field map  |
 | HDF5 (robomimic, LIBERO), npz                      | io/datasets, a field map             |
 | labels of rollouts judged from video, .csv         | io/datasets/labels.py                |
@@ -30,6 +31,7 @@ from osma_monitor.io.bag.source import score_bag
 from osma_monitor.io.datasets import hdf5, labels, lerobot, npz
 from osma_monitor.io.datasets.fieldmap import EpisodeColumns, FieldMap, load_field_map
 from osma_monitor.io.errors import InputError, StoreError
+from osma_monitor.io.export_mcap import exported_records
 from osma_monitor.io.judge import BatchJudge, SignalEpisode, collect_frames
 
 Kind = Literal["dataset", "run", "episode", "part", "bag", "lerobot", "hdf5", "npz", "labels"]
@@ -156,6 +158,9 @@ def open_source(
 
     kind = kind_of(path)
     if kind == "bag":
+        if mapping is None and (exported := exported_records(path)):
+            yield from exported
+            return
         given = load_mapping(mapping) if isinstance(mapping, (str, Path)) else mapping
         if isinstance(given, FieldMap):
             raise InputError(f"{path}: a bag needs a mapping of topics, not a field map (osma map {path})")

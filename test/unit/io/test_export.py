@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +17,17 @@ from lerobot_examples import features, make_v21, make_v30
 
 from osma_monitor.cli.main import main
 from osma_monitor.core.episode import EpisodeRecord
+from osma_monitor.core.signals.raw import same
+from osma_monitor.io import store
+from osma_monitor.io.bag.mapping import parse_mapping
 from osma_monitor.io.bag.recording import Recording
 from osma_monitor.io.bag.source import score_bag
 from osma_monitor.io.datasets.lerobot import LeRobotDataset
 from osma_monitor.io.datasets.write_back import MARGIN, VIOLATED, write_back
 from osma_monitor.io.errors import StoreError
-from osma_monitor.io.export_mcap import export_mcap
+from osma_monitor.io.export_mcap import export_mcap, exported_records
 from osma_monitor.io.export_rerun import export_rerun
-from osma_monitor.io.sources import open_source
+from osma_monitor.io.sources import Findings, open_source
 from osma_monitor.resources import config_path
 
 
@@ -54,6 +58,43 @@ def test_an_exported_mcap_holds_what_the_monitor_says(record: EpisodeRecord, tmp
     assert force == record.signals["contact_force_max"].tolist()
     start, end = messages["/episode"]
     assert (start.event, end.event, end.outcome) == (1, 2, 1)  # type: ignore[attr-defined]
+
+
+def test_an_exported_mcap_scores_equal_to_what_was_exported(record: EpisodeRecord, tmp_path: Path) -> None:
+    path = export_mcap(record, tmp_path / "a.mcap", config())
+    findings = Findings()
+    (again,) = open_source(path, config(), findings=findings)
+    assert same(again, record) and not findings.problems
+    other = export_mcap(replace(record, info=replace(record.info, episode_id="other")), tmp_path / "b.mcap", config())
+    assert len(list(open_source(tmp_path, config()))) == 2 and other.is_file()
+    # a mapping asks for the topics to be judged, and a file that was cut off is a damaged bag
+    (judged,) = open_source(path, config(), parse_mapping("topics: {base: /odom}"))
+    assert not same(judged, record)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 3 // 4])
+    assert exported_records(path) == [] and exported_records(tmp_path) == []
+
+
+def test_an_export_of_an_export_and_an_empty_episode(record: EpisodeRecord, tmp_path: Path) -> None:
+    empty = {name: values[:0] for name, values in record.signals.items()}
+    none = replace(record, stamps_ns=record.stamps_ns[:0], signals=empty, obstacle=())
+    (again,) = exported_records(export_mcap(none, tmp_path / "none.mcap", config()))
+    assert same(again, none)
+    first = export_mcap(record, tmp_path / "a.mcap", config())
+    (read,) = exported_records(first)
+    assert export_mcap(read, tmp_path / "b.mcap", config()).read_bytes()[:8] == first.read_bytes()[:8]
+
+
+def test_a_wrong_format_leaves_no_folder_and_a_second_export_says_its_name(
+    record: EpisodeRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = store.write_record(tmp_path / "run", record), tmp_path / "out"
+    assert main(["export", str(source), "-o", str(out), "--to", "pdf"]) == 2
+    assert "--to pdf: expected one of mcap, rerun, csv" in capsys.readouterr().err and not out.exists()
+    assert main(["export", str(source), "-o", str(out), "--to", "csv"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["export", str(source), "-o", str(out), "--to", "csv"]) == 0
+    assert "-2.csv: under this name, since" in capsys.readouterr().err
 
 
 def test_the_foxglove_layout_names_topics_that_the_export_has(record: EpisodeRecord, tmp_path: Path) -> None:
