@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from osma_monitor.core.errors import UserError
@@ -79,6 +80,8 @@ def new_file(name: str, path: Path | str) -> Path:
 
 
 def _value(what: str, value: Any, kind: Any) -> Any:
+    if isinstance(value, np.generic):  # a program's own sweep, such as over np.linspace
+        value = value.item()
     expected, kinds = [], _kinds(kind)
     for one in kinds:
         try:

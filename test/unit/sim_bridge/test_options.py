@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from osma_monitor.core.errors import MissingDependencyError, UserError
@@ -158,6 +159,16 @@ def maker(
     pair: Pair | None = None,
     **more: Any,
 ) -> None: ...
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    def maker(speed: float, count: int = 1, on: bool = False) -> None: ...
+
+    found = checked("the policy x", maker, {"speed": np.float64(0.5), "count": np.int64(3), "on": np.bool_(True)})
+    assert found == {"speed": 0.5, "count": 3, "on": True}
+    assert [type(value) for value in found.values()] == [float, int, bool]
+    with pytest.raises(UserError, match=r"option count of the policy x is 0\.5; expected a whole number"):
+        checked("the policy x", maker, {"speed": 1, "count": np.float64(0.5)})
 
 
 def test_checked_converts_groups_and_hands_on_what_it_does_not_know() -> None:
