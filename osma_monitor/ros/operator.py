@@ -13,11 +13,11 @@ from sensor_msgs.msg import Joy
 from osma_monitor.core.episode import EpisodeInfo, Outcome, OutcomeStatus
 from osma_monitor.core.errors import UserError
 from osma_monitor.io.corrections import correct_outcome
-from osma_monitor.io.errors import StoreError
 from osma_monitor.io.store import episode_files, file_stem
 from osma_monitor.io.tables import read_record
 from osma_monitor.ros import topics
 from osma_monitor.ros.conversions import OUTCOMES
+from osma_monitor.ros.inputs import check_size
 from osma_monitor.ros.outputs import STATES, StateLatch
 from osma_monitor.ros.parameters import Values
 from osma_monitor.ros.text import printable
@@ -80,12 +80,18 @@ class Operator:
             self._node.destroy_subscription(self._joy)
 
     def _guarded(self, handler: Callable[[Any, Any], None]) -> Callable[[Any, Any], Any]:
+        v = self._monitor.values
+
         def call(request: Any, response: Any) -> Any:
             try:
+                check_size(request, v.max_elements, v.max_text)
                 handler(request, response)
-            except (UserError, StoreError, ValueError) as error:
+            except (UserError, ValueError) as error:
                 response.success = False
                 response.message = printable(str(error), 1000)
+            except Exception as error:  # a file that goes meanwhile, say: it must not end the monitor
+                response.success = False
+                response.message = printable(f"internal error: {type(error).__name__}: {error}", 1000)
             return response
 
         return call
@@ -113,10 +119,6 @@ class Operator:
         return f"{policy or 'episode'}-{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 10**9:09d}"
 
     def _begin(self, request: BeginEpisode.Request, response: BeginEpisode.Response) -> None:
-        limit = self._monitor.values.max_text
-        for name in ("episode_id", "task", "suite", "policy", "instruction"):
-            if len(getattr(request, name)) > limit:
-                raise ValueError(f"{name} has more than {limit} characters")
         default = self._monitor.episode_template("")
         policy = request.policy or default.policy
         info = EpisodeInfo(

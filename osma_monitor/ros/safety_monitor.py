@@ -70,7 +70,8 @@ class SafetyMonitor(LifecycleNode):
         self.receiver: FrameReceiver | None = None
         self.latch = outputs.StateLatch()
         self._owned: list[Any] = []
-        self._summary: Any = None  #: publisher of EpisodeSummary, once configured
+        self._summary: Any = None  #: publisher of EpisodeSummary, while configured
+        self._status: Any = None  #: publisher of ClauseStatus, while active
         self._timers_owned: list[Any] = []
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._last_status: tuple[int, bytes | ClauseStatus] | None = None  #: stamp and message
@@ -155,6 +156,7 @@ class SafetyMonitor(LifecycleNode):
         try:
             self._listen()
         except Exception as error:
+            self._stop_listening("the monitor could not be activated")
             return self._failed(error)
         self.get_logger().info("active")
         return TransitionCallbackReturn.SUCCESS
@@ -173,7 +175,7 @@ class SafetyMonitor(LifecycleNode):
             (self.values.heartbeat_period, self._heartbeat),
             (1.0, self._diagnose),
         ):
-            self._timers_owned.append(self.create_timer(period, callback, clock=self._steady))
+            self._timers_owned.append(self.create_timer(period, self._surviving(callback), clock=self._steady))
         # last: whoever sees this publisher may take it that the monitor listens
         self._status = self._publisher(ClauseStatus, topics.STATUS, topics.reliable())
 
@@ -188,6 +190,7 @@ class SafetyMonitor(LifecycleNode):
         for publisher in self._owned:
             self.destroy_publisher(publisher)
         self._owned.clear()
+        self._summary = None
         self.tracker = None
         return TransitionCallbackReturn.SUCCESS
 
@@ -202,10 +205,13 @@ class SafetyMonitor(LifecycleNode):
             self.receiver = None
             if self._operator is not None:
                 self._operator.destroy()
+                self._operator = None
             if self._robot_inputs is not None:
                 self._robot_inputs.destroy()
+        if self._status is not None:
             self.destroy_publisher(self._status)
             self._owned.remove(self._status)
+            self._status = None
         for timer in self._timers_owned:
             self.destroy_timer(timer)
         self._timers_owned.clear()
@@ -494,6 +500,17 @@ class SafetyMonitor(LifecycleNode):
 
     # -- time ----------------------------------------------------------------------------------------------------
 
+    def _surviving(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """A fault in one look at the time must not end the monitor."""
+
+        def call() -> None:
+            try:
+                callback()
+            except Exception as error:
+                self._report(f"internal error in {callback.__name__.strip('_')}: {type(error).__name__}: {error}")
+
+        return call
+
     def _poll(self) -> None:
         receiver, tracker = self.receiver, self.tracker
         if receiver is None or tracker is None:
@@ -502,10 +519,7 @@ class SafetyMonitor(LifecycleNode):
         if self._polled_wall and now - self._polled_wall > _SUSPENDED:
             receiver.refuse(NAME, "suspended", f"this process did not run for {now - self._polled_wall:.1f} s")
         self._polled_wall = now
-        try:
-            receiver.poll()
-        except Exception as error:  # a fault in one look must not end the monitor
-            self._report(f"internal error while waiting: {type(error).__name__}: {error}")
+        receiver.poll()
         limit = self.values.silence_limit
         silence = time.monotonic() - self._last_frame_wall
         if limit and tracker.monitor is not None and tracker.monitor.step and silence > limit:

@@ -140,6 +140,15 @@ def test_the_life_cycle(nodes, observer, tmp_path):
     assert monitor.stop() == 0
 
 
+@pytest.mark.parametrize("last", [Transition.TRANSITION_CLEANUP, Transition.TRANSITION_INACTIVE_SHUTDOWN])
+def test_a_node_that_has_nothing_left_ends_well(nodes, observer, tmp_path, last):
+    monitor = nodes.start("safety_monitor", autostart=False, episode_log=tmp_path / "run")
+    for transition in (Transition.TRANSITION_CONFIGURE, last):
+        request = Transition(id=transition)
+        assert call(observer, ChangeState, "safety_monitor/change_state", transition=request).success
+    assert monitor.stop() == 0
+
+
 def test_a_library_that_is_wrong_leaves_a_managed_node_unconfigured(nodes, observer, tmp_path):
     library = tmp_path / "library.yaml"
     library.write_text("clauses: 3\n")
