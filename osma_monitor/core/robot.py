@@ -278,9 +278,11 @@ def contact_force(sensor: ForceSensor, measured: Floats, world_from_sensor: Tran
 
 
 def measure_tare(sensor: ForceSensor, readings: Floats, world_from_sensor: Transform) -> Tare:
-    """The bias from readings (n, 3) taken at rest. ValueError when there are none."""
+    """The bias from readings (n, 3) in N taken at rest. ValueError when there are none, or not all are known."""
     if len(readings) == 0:
         raise ValueError(f"no readings of {sensor.topic} to tare with")
+    if not np.isfinite(readings).all():
+        raise ValueError(f"readings of {sensor.topic} that are not finite: nothing to tare with")
     at_rest = contact_force(sensor, np.asarray(readings).mean(axis=0), world_from_sensor, Tare())
     back = world_from_sensor.inverse().rotation
     return Tare(Transform(np.zeros(3), back).points(at_rest))

@@ -6,10 +6,12 @@ Conversions of messages are those of bags (io/bag/messages.py), so a recording o
 from __future__ import annotations
 
 import importlib
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from geometry_msgs.msg import WrenchStamped
@@ -44,11 +46,21 @@ from osma_monitor.msg import ObjectShapes
 from osma_monitor.ros import topics
 from osma_monitor.ros.conversions import to_ns
 from osma_monitor.ros.inputs import ReceiverConfig, TopicInput, check_size
+from osma_monitor.ros.text import printable
 from osma_monitor.srv import Tare as TareService
 
 Refuse = Callable[[str, str, str], None]  #: topic, kind, detail
-_READINGS = 2000
+_READINGS = 20_000  #: of a force sensor that are kept to tare with: 10 s at 2 kHz
 _NAMED = 32  #: frames that counts and diagnostics name; the others are counted together
+
+
+class _Reading(NamedTuple):
+    """What a force sensor measured."""
+
+    received: float  #: s of the monotonic clock
+    stamp_ns: int
+    frame: str  #: of the sensor, as its message or the robot file says
+    force: Floats  #: (3,) N
 
 
 class RobotInputs:
@@ -75,9 +87,7 @@ class RobotInputs:
         self._node, self._refuse = node, refuse
         self.buffer = robot.buffer()
         self._tares = {s.topic: Tare() for s in robot.force_sensors}
-        self._readings: dict[str, deque[tuple[int, Floats]]] = {
-            s.topic: deque(maxlen=_READINGS) for s in robot.force_sensors
-        }
+        self._readings: dict[str, deque[_Reading]] = {s.topic: deque(maxlen=_READINGS) for s in robot.force_sensors}
         self._owned: list[Any] = []
         self._transforms, self._transforms_note = 0, ""
         self._named: set[str] = set()
@@ -136,6 +146,7 @@ class RobotInputs:
         """Stop listening."""
         for subscription in self._owned:
             self._node.destroy_subscription(subscription)
+        self._owned.clear()
         if self.robot.force_sensors:
             self._node.destroy_service(self._service)
 
@@ -241,8 +252,8 @@ class RobotInputs:
 
         def place(sample: Decoded) -> list[tuple[str, Any]]:
             measured, stamp_ns = sample.value, sample.stamp_ns
-            self._readings[sensor.topic].append((stamp_ns, measured))
             frame = sample.frame_id or sensor.frame
+            self._readings[sensor.topic].append(_Reading(time.monotonic(), stamp_ns, frame, measured))
             try:
                 placed = self.buffer.lookup(self.robot.frame, frame, stamp_ns)
             except UnknownFrameError as error:
@@ -259,23 +270,27 @@ class RobotInputs:
     # -- tare ----------------------------------------------------------------------------------------------------
 
     def _on_tare(self, request: TareService.Request, response: TareService.Response) -> TareService.Response:
-        seconds = request.seconds if request.seconds > 0 else 1.0
-        bias: list[float] = []
+        seconds = request.seconds if 0.0 < request.seconds < math.inf else 1.0
         try:
-            for sensor in self.robot.force_sensors:
-                readings = self._readings[sensor.topic]
-                newest = readings[-1][0] if readings else 0
-                recent = np.array([force for stamp, force in readings if newest - stamp <= seconds * 1e9])
-                placed = self.buffer.lookup(self.robot.frame, sensor.frame, newest)
-                self._tares[sensor.topic] = measure_tare(sensor, recent, placed)
-                bias += self._tares[sensor.topic].force.tolist()
-                response.sensors.append(sensor.topic)
+            tares = {sensor.topic: self._tare(sensor, seconds) for sensor in self.robot.force_sensors}
         except (ValueError, UnknownFrameError) as error:
-            response.message = str(error)
+            response.message = printable(str(error), 1000)
             return response
-        response.success, response.bias = True, bias
-        response.message = f"{len(response.sensors)} sensors tared over {seconds:g} s"
+        self._tares.update(tares)  # of all sensors or of none
+        response.success, response.sensors = True, list(tares)
+        response.bias = [component for tare in tares.values() for component in tare.force.tolist()]
+        response.message = f"{len(tares)} sensors tared over {seconds:g} s"
         return response
+
+    def _tare(self, sensor: ForceSensor, seconds: float) -> Tare:
+        """Bias of a sensor from what came in the last ``seconds``. Raises ValueError or UnknownFrameError."""
+        since = time.monotonic() - seconds
+        recent = [r for r in self._readings[sensor.topic] if r.received >= since]
+        if not recent:
+            raise ValueError(f"no readings of {sensor.topic} in the last {seconds:g} s to tare with")
+        newest = recent[-1]
+        placed = self.buffer.lookup(self.robot.frame, newest.frame, newest.stamp_ns)
+        return measure_tare(sensor, np.array([r.force for r in recent]), placed)
 
 
 def message_type(name: str) -> type:

@@ -1,5 +1,6 @@
 """A robot file's inputs: names, units, frames, force sensors. Messages as a driver would send them."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,38 @@ def test_taring_without_readings_says_so():
     robot, _, _ = robot_inputs(SENSOR)
     answer = robot._on_tare(Tare.Request(), Tare.Response())
     assert not answer.success and "no readings" in answer.message
+
+
+def test_taring_refuses_what_is_not_finite_and_keeps_the_old_bias():
+    robot, inputs, _ = robot_inputs(SENSOR)
+    values(inputs["wrench"], wrench(float("nan")))
+    answer = robot._on_tare(Tare.Request(), Tare.Response())
+    assert not answer.success and "not finite" in answer.message
+    contacts = values(inputs["wrench"], wrench(2.0 * 9.81 + 4.0))["wrench"]
+    assert np.sqrt((contacts.force**2).sum()) == pytest.approx(4.0)
+
+
+def test_taring_takes_no_readings_of_a_sensor_that_is_silent(monkeypatch):
+    robot, inputs, _ = robot_inputs(SENSOR)
+    values(inputs["wrench"], wrench(1.0))
+    late = time.monotonic() + 5.0
+    monkeypatch.setattr(time, "monotonic", lambda: late)
+    answer = robot._on_tare(Tare.Request(seconds=2.0), Tare.Response())
+    assert not answer.success and "in the last 2 s" in answer.message
+
+
+def test_taring_is_of_all_sensors_or_of_none_and_in_the_frame_that_they_name():
+    two = SENSOR + "  - {parent: base, child: side, rotation: [0.7071067811865476, 0.0, 0.0, 0.7071067811865476]}\n"
+    two = two.replace("transforms:", "  - {topic: other, frame: tool, body: foot}\ntransforms:")
+    robot, inputs, _ = robot_inputs(two)
+    level = WrenchStamped(header=header(STAMP, "side"))  # the sensor lies on its side: the payload pulls along -y
+    level.wrench.force.y = -2.0 * 9.81 + 3.0
+    values(inputs["wrench"], level)
+    answer = robot._on_tare(Tare.Request(), Tare.Response())
+    assert not answer.success and not answer.bias and not robot._tares["wrench"].force.any()
+    values(inputs["other"], wrench(0.0))
+    answer = robot._on_tare(Tare.Request(), Tare.Response())
+    assert answer.success and list(answer.bias) == pytest.approx([0.0, 3.0, 0.0, 0.0, 0.0, 0.0], abs=1e-9)
 
 
 def test_types_are_checked_at_start():
