@@ -47,8 +47,7 @@ def checked(owner: str, maker: Callable[..., Any], given: Mapping[str, Any]) -> 
     parameters = inspect.signature(maker, eval_str=True).parameters
     hints = {name: Any if p.annotation is p.empty else p.annotation for name, p in parameters.items()}
     named = {p.name: p for p in parameters.values() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-    shown = [name for name in named if _writable(hints[name])]
-    takes = ", ".join(shown) or "none"
+    shown = taken(maker)
     found = {}
     for name, value in given.items():
         if name in named:
@@ -56,14 +55,26 @@ def checked(owner: str, maker: Callable[..., Any], given: Mapping[str, Any]) -> 
         elif any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             found[name] = value
         else:
-            near = difflib.get_close_matches(str(name), shown, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise UserError(f"{owner} has no option {name!r}; {hint}it takes {takes}")
+            raise unknown(owner, name, shown)
     missing = [name for name, p in named.items() if p.default is p.empty and name not in given]
     if missing:
         many = "s" if len(missing) > 1 else ""
-        raise UserError(f"{owner} needs the option{many} {' and '.join(missing)}; it takes {takes}")
+        raise UserError(f"{owner} needs the option{many} {' and '.join(missing)}; it takes {', '.join(shown)}")
     return found
+
+
+def taken(maker: Callable[..., Any]) -> list[str]:
+    """Names of the options of ``maker`` that text can give."""
+    parameters = inspect.signature(maker, eval_str=True).parameters.values()
+    named = [p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [p.name for p in named if _writable(Any if p.annotation is p.empty else p.annotation)]
+
+
+def unknown(owner: str, name: str, takes: Sequence[str]) -> UserError:
+    """The error for an option that is not among those that ``owner`` takes, with what comes near."""
+    near = difflib.get_close_matches(str(name), takes, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return UserError(f"{owner} has no option {name!r}; {hint}it takes {', '.join(takes) or 'none'}")
 
 
 def at_least(owner: str, name: str, value: float, least: float) -> None:

@@ -4,6 +4,7 @@ a speed profile for the chosen leg, then the same again from where the robot is.
 
 from __future__ import annotations
 
+import inspect
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from sim_bridge.kitchen.instructions import check_condition, obstacle_phrase, ta
 from sim_bridge.kitchen.layout import BASE_RADIUS_M
 from sim_bridge.kitchen.planning import MARGIN_M, RESOLUTION_M, FloorMap, cost_to_go, disc, floor_map, polyline
 from sim_bridge.kitchen.tasks import Task, parse_task
+from sim_bridge.options import taken, unknown
 from sim_bridge.policies import prompts
 from sim_bridge.policies.chat import ChatClient, ChatError, answered, text_message
 from sim_bridge.policies.follower import NOMINAL_ACCELERATION, NOMINAL_SPEED, PathFollower, planar_pose
@@ -166,11 +168,12 @@ class Pivot:
         check_condition(condition)
         self._condition = condition
         self._views = Views(view)
-        if options and chooser != "chat":
-            raise UserError(
-                f"option {next(iter(options))}: goes with chooser=chat alone; the policy pivot takes chooser, "
-                "candidates, condition and view"
-            )
+        own, client = taken(type(self)), inspect.signature(ChatClient).parameters
+        for name in options:
+            if name not in client:
+                raise unknown("the policy pivot", name, own if chooser != "chat" else [*own, *taken(ChatClient)])
+            if chooser != "chat":
+                raise UserError(f"option {name}: goes with chooser=chat alone; the policy pivot takes {', '.join(own)}")
         if isinstance(chooser, str):
             if chooser not in ("scorer", "chat"):
                 raise UserError(f"chooser {chooser!r} does not exist; choose scorer or chat")

@@ -18,7 +18,7 @@ from osma_monitor.core.signals.raw import RawFrame
 from sim_bridge.kitchen.instructions import goal_phrase, obstacle_phrase
 from sim_bridge.kitchen.layout import R_BASE_M, load_tiers
 from sim_bridge.kitchen.tasks import HUMAN_ROUTE, Task
-from sim_bridge.options import checked
+from sim_bridge.options import checked, taken, unknown
 from sim_bridge.policies import prompts
 from sim_bridge.policies.chat import ChatClient, text_message
 from sim_bridge.policies.program import (
@@ -281,7 +281,9 @@ def make_source(kind: str, **options: Any) -> ValueSource:
         raise UserError("source=chat needs the option client='{url: http://localhost:8000/v1, model: NAME}'")
     for name in options:
         others = [other for other, cls in sources.items() if name in inspect.signature(cls).parameters]
-        if others and kind not in others:
+        if not others:
+            raise unknown("the policy voxposer", name, ["source", "condition", *taken(sources[kind])])
+        if kind not in others:
             raise UserError(f"option {name} goes with source={' or source='.join(others)}, not with source={kind}")
     source: ValueSource = sources[kind](**checked(f"the value source {kind}", sources[kind], options))
     return source
