@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import IO, Annotated, Any
 
 import typer
@@ -218,20 +220,37 @@ def _watch(child: _Child | None, duration: float) -> None:
                     print(line, flush=True)
             lines.clear()
 
-        with live or contextlib.nullcontext():
-            try:
-                while time.monotonic() < ends and (child is None or not child.ended):
-                    turn()
-            except KeyboardInterrupt:
-                pass  # the usual end of watching
+        with _told_to_stop() as stop, live or contextlib.nullcontext():
+            while not stop.is_set() and time.monotonic() < ends and (child is None or not child.ended):
+                turn()
             _see_off(child, view, turn)
         if view.folder:
             print(view.where(), flush=True)
     except KeyboardInterrupt:
-        pass  # a second one: no more waiting
+        pass  # a second Ctrl-C: no more waiting
     finally:
         node.destroy_node()
         rclpy.shutdown()
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """Set by Ctrl-C, the usual end of watching, and by SIGTERM: no exception amidst a callback or a line. A second
+    one is a KeyboardInterrupt.
+    """
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _see_off(child: _Child | None, view: LiveView, turn: Callable[[], None]) -> None:

@@ -204,12 +204,13 @@ def test_a_parameter_file_that_is_not_there_is_said(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.ros
-def test_the_verb_shows_the_node_and_ends_on_interrupt(tmp_path: Path, ros_domain: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_verb_shows_the_node_and_ends_with_it_when_told(tmp_path: Path, ros_domain: int, number: int) -> None:
     command = [sys.executable, "-u", "-m", "osma_monitor.cli.main", "monitor", "--log", str(tmp_path / "log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None and child.stderr is not None
         assert child.stdout.readline().startswith(f"waiting for a robot or simulator in ROS domain {ros_domain}")
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         assert child.wait(60) == 0, child.stderr.read()
 
 
