@@ -51,6 +51,9 @@ def describe(found: Suggestion) -> list[str]:
     """What was found, for people."""
     lines = ["Topics that are read:"]
     lines += [f"  {part:9} {_plain(topic)}" for part, topic in found.given.items()] or ["  none"]
+    if found.unused:
+        lines.append("Topics that are left unused:")
+        lines += [f"  {_plain(topic)}  {_plain(what)}" for topic, what in found.unused.items()]
     lines.append(f"Motion features: {'yes' if found.motion else 'no'}")
     lines.append(f"Clauses that can be judged: {len(found.active)}")
     lines += [f"  {clause}: {what}" for clause, what in found.active.items()]

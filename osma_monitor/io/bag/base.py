@@ -108,3 +108,11 @@ def expand_prefix(kind: str, data: bytes) -> bytes:
     except (zstandard.ZstdError, RuntimeError, OSError, EOFError):
         pass
     return bytes(out)
+
+
+def cut_off(rest: int, size: int, expanded: int) -> str:
+    """What became of the ``rest`` bytes behind the last whole record; ``expanded`` messages of them were still read."""
+    share = f"{rest} bytes ({100 * rest / max(size, 1):.0f} % of the file)"
+    if expanded:
+        return f"{expanded} of them out of the last chunk, which is cut off after {share}"
+    return f"nothing of the last {share}"

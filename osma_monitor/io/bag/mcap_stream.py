@@ -18,7 +18,7 @@ from mcap.stream_reader import StreamReader, breakup_chunk
 from rosbags.interfaces import MessageDefinition, MessageDefinitionFormat
 from rosbags.typesys.msg import normalize_msgtype
 
-from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion, expand_prefix
+from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion, cut_off, expand_prefix
 from osma_monitor.io.bag.types import NO_DEFINITION, Encoding
 from osma_monitor.io.errors import InputError
 
@@ -32,6 +32,7 @@ class _Read:
     last: int = 0
     position: int = 0  #: where the first record begins that is not whole
     complete: bool = False
+    expanded: int = 0  #: messages out of a chunk that is cut off
     statistics: Statistics | None = None
     broken_chunks: int = 0
     broken_seconds: float = 0.0
@@ -96,11 +97,11 @@ class McapStream:
     def _top_level(self, source: BinaryIO, read: _Read) -> Iterator[Any]:
         """Records up to the end or the first that is not whole; of a chunk that is cut off, a list of its whole
         records."""
-        records = iter(StreamReader(source, emit_chunks=True, record_size_limit=RECORD_LIMIT).records)
+        whole = iter(StreamReader(source, emit_chunks=True, record_size_limit=RECORD_LIMIT).records)
         while True:
             read.position = source.tell()
             try:
-                record = next(records)
+                record = next(whole)
             except StopIteration:
                 read.complete = True
                 return
@@ -110,7 +111,9 @@ class McapStream:
         source.seek(read.position)
         rest = source.read(RECORD_LIMIT)
         if len(rest) > 9 and rest[0] == Opcode.CHUNK and struct.unpack_from("<Q", rest, 1)[0] > len(rest) - 9:
-            yield _whole_records(_expand_start(rest[9:]))
+            records = _whole_records(_expand_start(rest[9:]))
+            read.expanded = sum(isinstance(record, Message) for record in records)
+            yield records
 
     def _chunk(self, record: Chunk, read: _Read) -> list[Any]:
         try:
@@ -138,8 +141,8 @@ class McapStream:
         if not read.complete:
             lost = self._size - read.position
             self.losses.append(
-                f"{name}: cut off: {read.messages} messages ({(read.last - read.first) / 1e9:.2f} s) read; its last "
-                f"whole record ends {lost} bytes ({100 * lost / max(self._size, 1):.0f} %) before the end of the file"
+                f"{name}: cut off: {read.messages} messages ({(read.last - read.first) / 1e9:.2f} s) read, "
+                + cut_off(lost, self._size, read.expanded)
             )
 
 

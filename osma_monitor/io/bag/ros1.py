@@ -12,7 +12,7 @@ import lz4.frame  # type: ignore[import-untyped]
 from rosbags.interfaces import MessageDefinition, MessageDefinitionFormat
 from rosbags.typesys.msg import normalize_msgtype
 
-from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion, expand_prefix
+from osma_monitor.io.bag.base import RECORD_LIMIT, Raw, Topic, check_expansion, cut_off, expand_prefix
 from osma_monitor.io.bag.types import NO_DEFINITION
 
 MAGIC = b"#ROSBAG V2.0\n"
@@ -118,10 +118,9 @@ class Ros1File:
                 if topic is not None and (names is None or topic.name in names):
                     yield topic, stamp, body
             if cut:
-                lost = self._end - where
                 losses.append(
-                    f"{self.path.name}: cut off: {given} messages ({(last - first) / 1e9:.2f} s) read; its last whole "
-                    f"record ends {lost} bytes ({100 * lost / max(self._end, 1):.0f} %) before the end of the file"
+                    f"{self.path.name}: cut off: {given} messages ({(last - first) / 1e9:.2f} s) read, "
+                    + cut_off(self._end - where, self._end, len(items))
                 )
                 break
         if broken:

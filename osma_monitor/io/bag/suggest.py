@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.signals.deriver import capabilities, unavailable
 from osma_monitor.core.signals.raw import PARTS, RawFrame
 from osma_monitor.core.signals.schema import SCHEMA
+from osma_monitor.io.bag.base import Topic
 from osma_monitor.io.bag.frames import BagFrames
 from osma_monitor.io.bag.mapping import InfoRule, Mapping, Plan, plan
-from osma_monitor.io.bag.messages import CONVERSIONS
+from osma_monitor.io.bag.messages import CONVERSIONS, TF_TYPES
 from osma_monitor.io.bag.recording import Recording
 from osma_monitor.io.bag.source import bag_name
 from osma_monitor.io.robots import load_robot
@@ -42,6 +44,7 @@ class Suggestion:
     inactive: dict[str, str]  #: clause -> why not, clauses that the task could have
     motion: bool  #: the motion features can be computed
     hints: list[str] = field(default_factory=list)  #: next steps in plain words
+    unused: dict[str, str] = field(default_factory=dict)  #: topic that is not read -> its type, and what it is good for
 
 
 def suggest(path: Path | str, config: MonitorConfig, robot: str = "", templates: tuple[str, ...] = ()) -> Suggestion:
@@ -73,7 +76,24 @@ def suggest(path: Path | str, config: MonitorConfig, robot: str = "", templates:
         inactive={c: why for c, why in inactive.items() if "is not available" in why},
         motion="base" in have and "objects.obstacle" in have,
         hints=_hints(found, frame, have, missing, templates),
+        unused=_unused(recording.topics, found),
     )
+
+
+def _unused(topics: Table[str, Topic], found: Plan) -> dict[str, str]:
+    """Topics that the plan reads nothing from. /tf is read, but changes nothing until a frame is named."""
+    idle = {t.name for t in found.transforms} if not (found.mapping.frame or found.robot) else set()
+    read = found.topics - idle
+    unused = {}
+    for topic in sorted(topics.values(), key=lambda t: t.name):
+        if topic.name in read:
+            continue
+        parts = [part for part, kinds in CONVERSIONS.items() if topic.type in kinds]
+        use = f"could give {' or '.join(parts)} under topics" if parts else ""
+        if topic.type in TF_TYPES:
+            use = "brings poses to the frame that `frame` names"
+        unused[topic.name] = (topic.type or "type not known") + (f"; {use}" if use else "")
+    return unused
 
 
 def _yaml(path: Path, found: Plan, robot: str, templates: tuple[str, ...], frame: RawFrame) -> str:

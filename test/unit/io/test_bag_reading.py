@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -168,6 +169,10 @@ def test_damaged_files_give_what_is_readable_and_say_what_is_lost(tmp_path: Path
     rows = len(record.stamps_ns) - 1  # the last frame may lack a topic
     assert same(record.signals["base_x"][:rows], whole.signals["base_x"][:rows])
     assert any("cut off" in p and "messages" in p and "%" in p for p in problems)
+    (said,) = [p for p in problems if "cut off" in p]
+    read = int(re.search(r"cut off: (\d+) messages", said)[1])  # type: ignore[index]
+    expanded = re.search(r", (\d+) of them out of the last chunk, which is cut off after ", said)
+    assert (expanded is not None and 0 < int(expanded[1]) <= read) or "nothing of the last" in said, said
     assert any("are lost" in p for p in problems), "metadata.yaml says how many there were"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 import zstandard
-from bag_examples import Recorded, config, episode, make_frames, odometry, write_bag
+from bag_examples import Recorded, config, episode, make_frames, message, odometry, write_bag
 from io_examples import make_record
 
 from osma_monitor.cli.main import main
@@ -57,6 +57,24 @@ def test_topic_names_never_break_the_written_file(tmp_path: Path, name: str) -> 
     bag = write_bag(tmp_path / "bag", [Recorded(name, 10**18 + i, odometry(f)) for i, f in enumerate(make_frames())])
     found = suggest(bag, config())
     assert yaml.safe_load(found.text)["topics"] == {"base": name}
+
+
+def test_map_lists_what_it_leaves_unused_and_what_that_is_good_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    transforms = [Recorded("/tf", 10**18 + k, message("tf2_msgs/msg/TFMessage", transforms=[])) for k in range(3)]
+    flags = [Recorded("/estop", 10**18 + k, message("std_msgs/msg/Bool", data=True)) for k in range(3)]
+    other = [Recorded("/r2/odom", 10**18 + k, odometry(make_frames()[0])) for k in range(3)]
+    moves = [r for r in episode() if r.topic == "/odom"]
+    write_bag(tmp_path / "bag", [*moves, *transforms, *flags, *other])
+    assert main(["map", "bag"]) == 0
+    block = capsys.readouterr().out.split("Topics that are left unused:\n")[1].split("Motion features")[0]
+    assert block.splitlines() == [
+        "  /estop  std_msgs/msg/Bool",
+        "  /r2/odom  nav_msgs/msg/Odometry; could give base under topics",
+        "  /tf  tf2_msgs/msg/TFMessage; brings poses to the frame that `frame` names",
+    ]
 
 
 def test_map_refuses_what_is_no_bag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
