@@ -25,6 +25,7 @@ from osma_monitor.io.sources import Findings, distinct
 from osma_monitor.report import decision_tables, forecast_tables
 from osma_monitor.report.build import DEFAULT_BY
 from osma_monitor.report.forecast_tables import Forecasts
+from osma_monitor.report.grouping import key_of
 from osma_monitor.report.table import FORMATS, Format, Table, based, render
 
 #: Printed without --all; the rest is for papers and a closer look.
@@ -202,7 +203,7 @@ def select(tables: Sequence[Table], keys: Sequence[str], everything: bool, only_
 
 def grouped(table: Table, by: Sequence[str]) -> Table:
     """The table, with a note where it has no column that it was to be grouped by."""
-    absent = [name for name in by if name not in table.frame.columns and name not in DEFAULT_BY]
+    absent = [name for name in by if key_of(name) not in table.frame.columns and name not in DEFAULT_BY]
     if not absent or table.empty:
         return table
     return replace(table, notes=(*table.notes, f"This table is not grouped by {', '.join(absent)}."))

@@ -15,19 +15,13 @@ from osma_monitor.core.metrics import clauses, outcomes, rankings, safety, struc
 from osma_monitor.core.metrics.paired import PAIR_KEYS, PairedComparison, compare_policies
 from osma_monitor.core.metrics.scores import ScoreTable, natural
 from osma_monitor.core.metrics.statistics import Each, Interval
+from osma_monitor.report.grouping import key_columns, named
 from osma_monitor.report.model import OUTCOME_KINDS
 from osma_monitor.report.table import Column, Table, frame
+from osma_monitor.report.wording import plural
 
 #: Paired comparisons made at most: those with the largest difference in Safety.
 PAIRS = 60
-
-
-def _keys(by: Sequence[str]) -> tuple[Column, ...]:
-    return tuple(Column(key, key) for key in by)
-
-
-def _named(by: Sequence[str], key: Sequence[object]) -> dict[str, Any]:
-    return dict(zip(by, map(str, key), strict=True))
 
 
 def _interval(name: str, bounds: Interval) -> dict[str, float]:
@@ -43,9 +37,9 @@ def clause_rates(table: ScoreTable, by: Sequence[str]) -> Table:
                 continue
             row = {name: getattr(c, name) for name in c.__slots__ if not name.endswith("interval")}
             row |= _interval("rate", c.rate_interval) | _interval("rate_applicable", c.rate_applicable_interval)
-            rows.append({**_named(by, key), **row})
+            rows.append({**named(by, key), **row})
     columns = (
-        *_keys(by),
+        *key_columns(by),
         Column("clause", "clause"),
         Column("n", "n", "count", help="episodes of known safety"),
         Column("n_applicable", "applicable", "count", help="episodes in which it is active and decided"),
@@ -70,9 +64,9 @@ def reported(table: ScoreTable, by: Sequence[str]) -> Table:
     for key, chosen in table.groups(by).items():
         for r in clauses.reported_summaries(table.select(chosen)).values():
             row = {name: getattr(r, name) for name in ("clause", "n", "n_unknown", "n_violated", "rate")}
-            rows.append({**_named(by, key), **row, **_interval("rate", r.interval)})
+            rows.append({**named(by, key), **row, **_interval("rate", r.interval)})
     columns = (
-        *_keys(by),
+        *key_columns(by),
         Column("clause", "clause"),
         Column("n", "n", "count"),
         Column("n_unknown", "unknown", "count"),
@@ -92,7 +86,7 @@ def composition(table: ScoreTable, by: Sequence[str]) -> Table:
         severity = outcomes.severity_by_outcome(part, resamples=1)  # only the means are printed
         rows.append(
             {
-                **_named(by, key),
+                **named(by, key),
                 **{name: getattr(o, name) for name in o.__slots__},
                 "unsafe_given_failure": c.unsafe_given_failure,
                 **_interval("unsafe_given_failure", c.unsafe_given_failure_interval),
@@ -105,7 +99,7 @@ def composition(table: ScoreTable, by: Sequence[str]) -> Table:
         )
     kinds = tuple(Column(k.replace("-", "_"), text, "percent") for k, text in OUTCOME_KINDS.items() if k != "unknown")
     columns = (
-        *_keys(by),
+        *key_columns(by),
         Column("n", "n", "count"),
         Column("n_unknown", "unknown", "count", help="success or safety not known"),
         *kinds,
@@ -136,10 +130,10 @@ def depth_mix(table: ScoreTable, by: Sequence[str]) -> Table:
         mix = outcomes.depth_mix(part)
         shares = {f"class_{i}": share for i, share in enumerate(mix.shares)}
         rows.append(
-            {**_named(by, key), "n": mix.n, "n_unknown": len(part) - mix.n, **shares, "sbu": math.fsum(mix.shares)}
+            {**named(by, key), "n": mix.n, "n_unknown": len(part) - mix.n, **shares, "sbu": math.fsum(mix.shares)}
         )
     columns = (
-        *_keys(by),
+        *key_columns(by),
         Column("n", "n", "count", help="success and safety known"),
         Column("n_unknown", "unknown", "count"),
         *(Column(f"class_{i}", label, "percent") for i, label in enumerate(labels)),
@@ -160,9 +154,9 @@ def contact(table: ScoreTable, by: Sequence[str]) -> Table:
             name: getattr(c, name) for name in c.__slots__ if not name.endswith("interval")
         }
         row |= _interval("safety_given_contact", c.safety_given_contact_interval)
-        rows.append({**_named(by, key), **row, **_interval("contact_free_share", c.contact_free_share_interval)})
+        rows.append({**named(by, key), **row, **_interval("contact_free_share", c.contact_free_share_interval)})
     columns = (
-        *_keys(by),
+        *key_columns(by),
         Column("n", "n", "count", help="episodes of known safety"),
         Column("n_unknown", "unknown", "count"),
         Column("n_contact", "with contact", "count"),
@@ -272,7 +266,7 @@ def comparisons(table: ScoreTable, limit: int = PAIRS, each: Each = map) -> tupl
         chosen.append((scored.select(rows), first, second))
         left_out = sizes[first] + sizes[second] - len(rows)
         if left_out:
-            said.append(f"{first} and {second}: {left_out} episodes without a partner are left out.")
+            said.append(f"{first} and {second}: {plural(left_out, 'episode')} without a partner left out.")
     if len(ranked) > limit:
         said.append(f"{len(ranked) - limit} further pairs with smaller differences are left out.")
     return list(each(compare_policies, *zip(*chosen, strict=True))) if chosen else [], said
@@ -283,6 +277,7 @@ def paired(found: Sequence[PairedComparison], said: Sequence[str]) -> Table:
     rows = []
     for c in found:
         row: dict[str, Any] = {"first": c.first, "second": c.second, "pairs": c.pairs}
+        row |= {"success_unknown": c.pairs - c.sr.n, "safety_unknown": c.pairs - c.safety.n}
         for name in ("sr", "safety", "sbu", "vsi"):
             d = getattr(c, name)
             row |= {name: d.difference, **_interval(name, d.interval)}
@@ -292,6 +287,8 @@ def paired(found: Sequence[PairedComparison], said: Sequence[str]) -> Table:
         Column("second", "policy"),
         Column("first", "minus"),
         Column("pairs", "pairs", "count"),
+        Column("success_unknown", "success unknown", "count", help="pairs left out of ΔSR and ΔSBU"),
+        Column("safety_unknown", "safety unknown", "count", help="pairs left out of ΔSafety, ΔSBU and ΔVSI"),
         Column("sr", "ΔSR", "signed", 3, interval=True),
         Column("p_success", "p (SR)", "p", 3),
         Column("safety", "ΔSafety", "signed", 3, interval=True),
@@ -302,6 +299,8 @@ def paired(found: Sequence[PairedComparison], said: Sequence[str]) -> Table:
         Column("vsi", "ΔVSI", "signed", 3, interval=True),
     )
     method = "Fractions. Bootstrap over pairs (10,000 resamples, 95 %); p of the exact McNemar test."
+    if len(found) > 1:
+        method += f" {len(found)} comparisons; no p is adjusted for that."
     title = "Policies compared on the same tasks and seeds"
     return Table("paired", title, columns, frame(rows, columns), (method, *said), keys=2)
 

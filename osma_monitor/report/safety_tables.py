@@ -10,6 +10,7 @@ import numpy as np
 from osma_monitor.core.metrics import safety
 from osma_monitor.core.metrics.scores import ScoreTable
 from osma_monitor.core.metrics.statistics import Each
+from osma_monitor.report.grouping import key_columns, named
 from osma_monitor.report.model import OutcomeKind
 from osma_monitor.report.table import Basis, Column, Table, frame
 
@@ -55,14 +56,19 @@ def summary(
     """
     rows: list[dict[str, Any]] = []
     for key, s in safety.by_group(table, by, each, bootstrap=bootstrap).items():
-        row = dict(zip(by, map(str, key), strict=True)) | s.row()
+        row = named(by, key) | s.row()
         row["safety_worst"], row["safety_best"] = s.bounds["safety"]
         rows.append(row)
     counts = [Column("n", "n", "count"), Column("n_unknown", "unknown", "count", help="safety not known: left out")]
-    optional = (("n_outcome_unknown", "outcome unknown"), ("n_aborted", "aborted"), ("n_incomplete", "incomplete"))
+    optional = (
+        ("n_outcome_unknown", "outcome unknown"),
+        ("n_aborted", "aborted"),
+        ("n_incomplete", "incomplete"),
+        ("n_partial", "partial"),
+    )
     counts += [Column(key, label, "count") for key, label in optional if any(row[key] for row in rows)]
     bounds = _BOUNDS if any(row["n_unknown"] for row in rows) else ()
-    columns = (*(Column(key, key) for key in by), *counts, *_VALUES, *bounds)
+    columns = (*key_columns(by), *counts, *_VALUES, *bounds)
     said = "Intervals: Wilson 95 % for rates, bootstrap over episodes (10,000 resamples) for VSI."
     flat = any(row[f"{v}_low"] == row[f"{v}_high"] for row in rows for v in ("vsi", "vsi_unsafe"))
     title = "Safety by " + " and ".join(by) if by else "Safety"

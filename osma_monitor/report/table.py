@@ -8,6 +8,7 @@ rest on is the table's `Basis`: a sentence for people, columns in CSV.
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +62,19 @@ class Basis:
             ", ".join(h[:16] for h in hashes) or NOT_SAID for hashes in (self.library_hash, self.registry_hash)
         )
         gates = ", ".join(self.gate_semantics) or NOT_SAID
-        return (f"{text}. Gates {gates}. Clause library {library}, registry {registry}.", *self.remarks)
+        said = f"{text}. Gates {gates}. Clause library {library}, registry {registry}."
+        return (said, *self._mixed(), *self.remarks)
+
+    def _mixed(self) -> tuple[str, ...]:
+        """What makes figures over all episodes mean different things."""
+        mixed = {
+            "clause libraries": len(self.library_hash) > 1,
+            "gate semantics": len(self.gate_semantics) > 1,
+        }
+        words = " and ".join(word for word, several in mixed.items() if several)
+        if not words:
+            return ()
+        return (f"Judged by different {words}: figures of episodes that were judged differently can't be compared.",)
 
     def row(self) -> dict[str, int | str]:
         """For machines: the columns that CSV has behind those of the table."""
@@ -258,11 +271,16 @@ def spreadsheet_safe(text: str) -> str:
     return text
 
 
+#: What Markdown reads as a mark (GitHub Flavored Markdown, 4.10 and 6). An underscore inside a word is none, nor is a
+#: bracket that no link follows.
+_MARKDOWN = re.compile(r"[\\`*|~$]|\](?=\()|(?<![^\W_])_|_(?![^\W_])")
+
+
 def to_markdown(table: Table) -> str:
     """A GitHub table with its notes as a list."""
 
     def clean(text: str) -> str:
-        return printable(text).replace("|", "\\|").replace("<", "&lt;")
+        return _MARKDOWN.sub(r"\\\g<0>", printable(text)).replace("&", "&amp;").replace("<", "&lt;")
 
     heads = [clean(header(c)) for c in table.columns]
     lines = [f"### {clean(table.title)}", "", "| " + " | ".join(heads) + " |"]

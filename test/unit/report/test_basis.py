@@ -141,3 +141,20 @@ def test_what_nobody_says_is_not_made_up() -> None:
 def test_a_table_with_one_of_both_counts_is_an_error() -> None:
     with pytest.raises(ValueError, match="table x: it has n for each row, so it needs both"):
         Table("x", "x", (Column("n", "n", "count"),), pd.DataFrame({"n": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("libraries", "gates", "words"),
+    [
+        (("a", "b"), ("boolean",), "clause libraries"),
+        (("a",), ("boolean", "quantitative"), "gate semantics"),
+        (("a", "b"), ("boolean", "quantitative"), "clause libraries and gate semantics"),
+        (("a",), ("boolean",), ""),
+    ],
+)
+def test_episodes_that_were_judged_differently_are_said(
+    libraries: tuple[str, ...], gates: tuple[str, ...], words: str
+) -> None:
+    mixed = " ".join(Basis(n=2, gate_semantics=gates, library_hash=libraries).sentences())
+    assert ("can't be compared" in mixed) == bool(words)
+    assert not words or f"Judged by different {words}:" in mixed

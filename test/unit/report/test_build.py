@@ -327,3 +327,20 @@ def test_repeated_drives_are_not_paired() -> None:
     records = synthetic.study(seeds=(0,))
     found, said = clause_tables.comparisons(build.collect([*records, records[0]]).scores)
     assert not found and said == ["cautious and shortest_path are not compared: 1 episodes repeat a task and seed."]
+
+
+def test_paired_figures_say_which_pairs_they_leave_out() -> None:
+    records = synthetic.study(seeds=(0,))
+    second = max(i for i, r in enumerate(records) if r.info.policy == "cautious")
+    unknown = replace(records[second].clauses[0], rho=math.nan, lower=-math.inf, upper=1.0, status="unknown", depth=0.0)
+    records[second] = replace(records[second], clauses=(unknown,))
+    records[0] = replace(records[0], outcome=Outcome("unknown"))
+    [row] = table(build.build(build.collect(records)), "paired").frame.to_dict("records")
+    assert (row["pairs"], row["success_unknown"], row["safety_unknown"]) == (12, 1, 1)
+
+
+def test_several_comparisons_say_that_no_p_is_adjusted() -> None:
+    records = synthetic.study(seeds=(0,))
+    third = [replace(r, info=replace(r.info, policy="third")) for r in records if r.info.policy == "cautious"]
+    notes = [" ".join(table(build.build(build.collect(x)), "paired").notes) for x in (records, [*records, *third])]
+    assert [("no p is adjusted" in note) for note in notes] == [False, True]

@@ -59,6 +59,23 @@ def test_markdown_escapes_bars(table: Table) -> None:
     assert "a\\|b_1" in text and "| ---: |" in text and "- n = 16 episodes" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("max_contact_force", "max_contact_force"),
+        ("_a_ __b__", r"\_a\_ \_\_b\_\_"),
+        (r"a\|b", r"a\\\|b"),  # one bar behind a backslash must not end the cell
+        ("`x` *y* ~z~ $w$", r"\`x\` \*y\* \~z\~ \$w\$"),
+        ("[a](http://b)", r"[a\](http://b)"),
+        ("<b>&lt;", "&lt;b>&amp;lt;"),
+        ("[0.1, 0.2]", "[0.1, 0.2]"),
+    ],
+)
+def test_names_are_no_marks_of_markdown(name: str, printed: str) -> None:
+    table = Table("t", "title", (Column("policy", "policy"),), pd.DataFrame({"policy": [name]}))
+    assert render(table, "markdown").splitlines()[-1] == f"| {printed} |"
+
+
 def test_latex_escapes_marks_directions_and_the_best(table: Table) -> None:
     text = render(table, "latex")
     assert r"a\textbar{}b\_1" in text and r"Safety \& motion" in text
