@@ -15,9 +15,8 @@ from osma_monitor.core.signals.raw import RawFrame
 #: Stamp of the first frame of a simulation instance. A zero stamp is always a fault, so the clock starts at 1 s.
 FIRST_STAMP_NS = 1_000_000_000
 
+#: Codes of primitives, as in msg/ObjectShapes.msg.
 BOX, SPHERE, CYLINDER, CAPSULE = 0, 1, 2, 3
-#: Names of the primitive codes, as in msg/ObjectShapes.msg.
-PRIMITIVES = ("box", "sphere", "cylinder", "capsule")
 
 
 @dataclass(frozen=True, slots=True)

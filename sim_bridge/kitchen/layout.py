@@ -17,9 +17,8 @@ from osma_monitor.core.errors import UserError
 from osma_monitor.resources import config_path
 from sim_bridge.yaml_data import load
 
+#: The paper's, which are RoboCasa's layouts 0, 2, 5, 7 and 8.
 LAYOUTS = (0, 1, 2, 3, 4)
-#: Numbers of the RoboCasa layouts that the paper's layouts 0-4 are.
-ROBOCASA_LAYOUTS = (0, 2, 5, 7, 8)
 TIERS = ("low", "moderate", "high")
 
 #: Table that carries the tabletop obstacles: width, height of its top, thickness of the top, mass (m, m, m, kg).

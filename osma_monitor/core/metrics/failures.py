@@ -28,7 +28,6 @@ FailureClass = Literal[
 CLASSES: tuple[FailureClass, ...] = get_args(FailureClass)
 
 GOAL_RADIUS = 0.5  #: m (C.5)
-GOAL_COSINE = 0.8  #: (C.5)
 FINAL_SEGMENT = 4.95  #: s, the part of the episode that tells how it got stuck (E.3)
 STILL = 0.05  #: m travelled in the final segment, up to which the robot stands still
 PROGRESS = 0.05  #: m by which the goal must come closer in the final segment to count as approach

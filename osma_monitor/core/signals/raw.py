@@ -129,8 +129,6 @@ def vector(values: Sequence[float] | Floats) -> Floats:
     return array
 
 
-NAN3 = vector([np.nan] * 3)
-NAN4 = vector([np.nan] * 4)
 NO_CONTACTS = Contacts((), (), (), (), np.zeros((0, 3)))
 NO_OBJECTS = Objects((), (), (), np.zeros((0, 3)), np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int8))
 
