@@ -9,6 +9,7 @@ from osma_monitor.report.model import METRICS, PolicySummary, Report
 from osma_monitor.report.navigation_tables import FEW_CELLS
 from osma_monitor.report.safety_tables import FLAT
 from osma_monitor.report.table import Basis, Column, Table, format_value, frame
+from osma_monitor.report.wording import plural
 
 
 def policy_table(summary: PolicySummary, basis: Basis, notes: tuple[str, ...] = ()) -> Table:
@@ -53,6 +54,7 @@ def policy_table(summary: PolicySummary, basis: Basis, notes: tuple[str, ...] = 
     mine = replace(
         basis,
         n=summary.n,
+        unit="episodes of this policy",
         n_unknown=summary.unknown,
         n_outcome_unknown=summary.outcome_unknown,
         n_aborted=summary.aborted,
@@ -65,7 +67,7 @@ def policy_tables(report: Report) -> list[Table]:
     cells = max((f.cells for f in report.features), default=0)
     shared = (
         "Intervals: Wilson for rates, bootstrap over episodes for VSI, bootstrap over cells for SSI.",
-        *([f"SSI compares the tiers inside {cells} matched cells."] if cells else []),
+        *([f"SSI compares the tiers inside {plural(cells, 'matched cell')}."] if cells else []),
     )
     last = len(report.policies) - 1
     return [policy_table(p, report.basis, shared if i == last else ()) for i, p in enumerate(report.policies)]

@@ -56,7 +56,8 @@ class Basis:
     def sentences(self) -> tuple[str, ...]:
         """For people: hashes are cut to 16 digits."""
         what = self.unknown or f"safety unknown in {self.n_unknown}, outcome unknown in {self.n_outcome_unknown}"
-        text = f"n = {self.n} {self.unit}; {what}"
+        things, of, whose = self.unit.partition(" ")
+        text = f"n = {self.n} {things.removesuffix('s') if self.n == 1 else things}{of}{whose}; {what}"
         text += f"; {self.n_aborted} aborted, not scored" if self.n_aborted else ""
         library, registry = (
             ", ".join(h[:16] for h in hashes) or NOT_SAID for hashes in (self.library_hash, self.registry_hash)

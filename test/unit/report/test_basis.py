@@ -126,9 +126,15 @@ def test_the_page_says_it_under_every_table(report: Report) -> None:
 
 def test_every_policy_table_counts_its_own_episodes(report: Report) -> None:
     for t, p in zip(policy_tables(report), report.policies, strict=True):
-        assert f"n = {p.n} episodes; safety unknown in {p.unknown}, outcome unknown in 0" in render(t, "text")
+        assert f"n = {p.n} episodes of this policy; safety unknown in {p.unknown}, outcome unknown in 0" in render(t, "text")
         assert "Gates boolean. Clause library" in render(t, "text")
     assert sum(p.n for p in report.policies) == report.basis.n
+
+
+def test_one_is_no_plural() -> None:
+    assert Basis(1).sentences()[0].startswith("n = 1 episode; ")
+    assert Basis(1, unit="episodes of this policy").sentences()[0].startswith("n = 1 episode of this policy; ")
+    assert Basis(2, unit="decisions").sentences()[0].startswith("n = 2 decisions; ")
 
 
 def test_what_nobody_says_is_not_made_up() -> None:
