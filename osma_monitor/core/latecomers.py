@@ -1,19 +1,52 @@
 """What a source begins to give after an episode's first frame, when its clauses are already chosen.
 
 A clause that nobody judges must not pass for one that holds: a person who walks in after the first frame has no
-separation clause in this episode. This names them.
+separation clause in this episode. This names them, and :func:`not_judged` is what the record says of each.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from osma_monitor.core.episode import ClauseResult, EpisodeRecord
+from osma_monitor.core.safety import Clause, Library
 from osma_monitor.core.signals.raw import OBSTACLE_ROLES, PARTS, RawFrame
 
 #: Ids of the clauses that would apply if these needs were served too.
 Applicable = Callable[[frozenset[str]], frozenset[str]]
+
+
+def not_judged(clause: Clause, steps: int) -> ClauseResult:
+    """The result of a clause that nobody judged in an episode of ``steps`` frames: it may have held or not."""
+    return ClauseResult(
+        clause=clause.id,
+        family=clause.family,
+        scored=clause.scored,
+        rho=math.nan,
+        lower=-math.inf,
+        upper=math.inf,
+        status="unknown",
+        triggered=False,
+        depth=0.0,
+        first_violation_ns=None,
+        first_violation_step=None,
+        violated_steps=0,
+        longest_run=0,
+        unknown_samples=steps,
+    )
+
+
+def late_signals(record: EpisodeRecord, library: Library) -> frozenset[str]:
+    """Signals that came after the first frame of a stored episode which ``library`` judged.
+
+    A clause that has a result although one of its signals is missing is one that latecomers left out.
+    """
+    results = {result.clause for result in record.clauses}
+    read = (clause.signals & record.missing.keys() for clause in library if clause.id in results)
+    return frozenset().union(*read)
 
 
 class Latecomers:
@@ -56,6 +89,11 @@ class Latecomers:
             before = frozenset(self.found)
             self.found[need] = tuple(sorted(self._applicable(before | {need}) - self._applicable(before)))
         return True
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """Ids of the clauses that nobody judges."""
+        return tuple(sorted({clause for clauses in self.found.values() for clause in clauses}))
 
     def texts(self) -> tuple[str, ...]:
         """One sentence for each need that left clauses without judgement."""

@@ -19,7 +19,7 @@ import osma_monitor
 from osma_monitor.core import safety, stl
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome, Provenance
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.latecomers import Latecomers
+from osma_monitor.core.latecomers import Latecomers, not_judged
 from osma_monitor.core.motion import MotionUpdate, OnlineMotion, episode_motion
 from osma_monitor.core.prediction import Prediction, TrendPredictor
 from osma_monitor.core.signals.deriver import SignalDeriver, capabilities, unavailable
@@ -198,6 +198,18 @@ def watch_latecomers(info: EpisodeInfo, config: MonitorConfig, have: frozenset[s
     return Latecomers(unavailable(have), applicable)
 
 
+def clauses_of_late(
+    info: EpisodeInfo, config: MonitorConfig, missing: Mapping[str, str], late: Iterable[str]
+) -> tuple[str, ...]:
+    """Ids of the scored clauses that are not judged because the signals ``late`` of ``missing`` came too late."""
+    served = {missing[name] for name in late if name in missing}
+    if not served:
+        return ()
+    rest = {name: need for name, need in missing.items() if need not in served}
+    with_late, judged = (applicable_clauses(info, config, signals)[0] for signals in (rest, missing))
+    return tuple(sorted({c.id for c in with_late if c.scored} - {c.id for c in judged}))
+
+
 class SignalMonitor:
     """Judges SignalFrames against the active clauses of one episode."""
 
@@ -351,8 +363,10 @@ class SignalMonitor:
         late: bool = False,
         session: Mapping[str, str] | None = None,
         notes: Iterable[str] = (),
+        unjudged: Iterable[str] = (),
     ) -> EpisodeRecord:
-        """End the episode. ``late``: the first frames were not seen."""
+        """End the episode. ``late``: the first frames were not seen; ``unjudged``: clauses that latecomers left out."""
+        unjudged = tuple(unjudged)
         verdict = self._library.close()
         stamps, signals, obstacle = self.steps.columns()
         results = tuple(
@@ -383,8 +397,8 @@ class SignalMonitor:
             stamps_ns=stamps,
             signals=signals,
             obstacle=obstacle,
-            clauses=results,
-            inactive=self.inactive,
+            clauses=(*results, *(not_judged(self.config.library[name], len(stamps)) for name in unjudged)),
+            inactive={name: why for name, why in self.inactive.items() if name not in unjudged},
             motion=motion,
             missing=self.missing,
             complete=complete,
@@ -484,7 +498,10 @@ class EpisodeMonitor:
         """End the episode; the record of an episode without any frame has no steps and no clause."""
         monitor = self._monitor or SignalMonitor(self.info, self.config, unavailable(frozenset()))
         notes = (*notes, *self.not_judged)
-        record = monitor.close(outcome, complete=complete, late=self._late, session=session, notes=notes)
+        unjudged = self._latecomers.clauses if self._latecomers else ()
+        record = monitor.close(
+            outcome, complete=complete, late=self._late, session=session, notes=notes, unjudged=unjudged
+        )
         return replace(record, refused=self.refused)
 
 
@@ -500,18 +517,21 @@ def rescore(
     complete: bool = True,
     partial: bool = False,
     notes: Iterable[str] = (),
+    late: Iterable[str] = (),
 ) -> EpisodeRecord:
     """Run clauses over stored signals: another library or threshold, or a stream left by a crash. Never re-runs a
     simulator.
 
-    ``signals`` has a column (T,) for each schema signal it knows; a signal that it lacks is unknown.
+    ``signals`` has a column (T,) for each schema signal it knows; a signal that it lacks is unknown. ``late`` are
+    signals of ``missing`` that appeared after the first frame: their clauses are unknown.
     """
     monitor = SignalMonitor(info, config, missing)
     unknown = np.full(len(stamps_ns), np.nan)
     values = np.column_stack([signals.get(name, unknown) for name in SIGNALS]) if len(stamps_ns) else np.zeros((0, 0))
     for stamp, row, nearest in zip(stamps_ns.tolist(), values, obstacle, strict=True):
         monitor.update(SignalFrame(stamp, row, nearest))
-    return monitor.close(outcome, complete=complete, late=partial, notes=notes)
+    unjudged = clauses_of_late(info, config, missing, late)
+    return monitor.close(outcome, complete=complete, late=partial, notes=notes, unjudged=unjudged)
 
 
 def _codes(lower: list[float], upper: list[float]) -> list[int]:

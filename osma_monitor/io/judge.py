@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from osma_monitor.core import safety, stl
 from osma_monitor.core.episode import ClauseResult, EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.latecomers import Latecomers
+from osma_monitor.core.latecomers import Latecomers, not_judged
 from osma_monitor.core.monitor import STATUS_NAMES, MonitorConfig, SignalMonitor, watch_latecomers
 from osma_monitor.core.motion import episode_motion
 from osma_monitor.core.segmenter import Begin, End, Step
@@ -53,6 +53,7 @@ class SignalEpisode:
     notes: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()  #: of the notes, those on frames that did not come
     not_judged: tuple[str, ...] = ()  #: what appeared after the first frame, with the clauses that it leaves out
+    unjudged: tuple[str, ...] = ()  #: ids of these clauses
     session: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -89,7 +90,7 @@ class EpisodeCollector:
             episode.missing = unavailable(have)
             self._latecomers = watch_latecomers(episode.info, self._config, have)
         elif self._latecomers.look(frame):
-            episode.not_judged = self._latecomers.texts()
+            episode.not_judged, episode.unjudged = self._latecomers.texts(), self._latecomers.clauses
         self._last_ns = frame.stamp_ns
         signals = self._deriver.derive(frame)
         episode.stamps.append(signals.stamp_ns)
@@ -162,8 +163,9 @@ class BatchJudge:
         monitor = SignalMonitor(e.info, self._config_of(e), e.missing)
         for stamp, values, obstacle in zip(e.stamps, e.values, e.obstacle, strict=True):
             monitor.update(SignalFrame(stamp, values, obstacle))
+        notes = (*e.notes, *e.not_judged)
         record = monitor.close(
-            e.outcome, complete=e.complete, late=e.late, session=e.session, notes=(*e.notes, *e.not_judged)
+            e.outcome, complete=e.complete, late=e.late, session=e.session, notes=notes, unjudged=e.unjudged
         )
         return replace(record, refused=e.refused)
 
@@ -225,8 +227,8 @@ class BatchJudge:
             stamps_ns=stamps,
             signals=signals,
             obstacle=tuple(e.obstacle),
-            clauses=results,
-            inactive=inactive,
+            clauses=(*results, *(not_judged(config.library[name], len(stamps)) for name in e.unjudged)),
+            inactive={name: why for name, why in inactive.items() if name not in e.unjudged},
             motion=motion,
             missing=dict(e.missing),
             complete=e.complete,

@@ -144,6 +144,7 @@ def rescorer(config: monitor.MonitorConfig) -> Rescore:
             missing,
             complete=False,
             notes=notes,
+            late=late,
         )
 
     return rescore

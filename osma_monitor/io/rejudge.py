@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from osma_monitor.core.episode import EpisodeRecord
-from osma_monitor.core.monitor import MonitorConfig
+from osma_monitor.core.latecomers import late_signals
+from osma_monitor.core.monitor import MonitorConfig, clauses_of_late
 from osma_monitor.core.safety import Library
 from osma_monitor.core.signals.parameters import SignalParameters
 from osma_monitor.core.signals.raw import Floats
@@ -75,7 +76,8 @@ def rejudge(
         elif judged and judged not in parameters:
             note = f"the library {judged[:16]} that judged before is not at hand: its signal parameters stay in force"
             _say(note, judged, said, remarks)
-        yield from batch.add(_signals(record, signals))
+        unjudged = clauses_of_late(record.info, batch.config, record.missing, late_signals(record, config.library))
+        yield from batch.add(_signals(record, signals, unjudged))
     yield from batch.flush()
 
 
@@ -109,7 +111,7 @@ def _derived_anew(
     return signals, lost
 
 
-def _signals(record: EpisodeRecord, signals: dict[str, Floats]) -> SignalEpisode:
+def _signals(record: EpisodeRecord, signals: dict[str, Floats], unjudged: tuple[str, ...]) -> SignalEpisode:
     unknown = np.full(len(record.stamps_ns), np.nan)
     made = record.provenance
     return SignalEpisode(
@@ -125,5 +127,6 @@ def _signals(record: EpisodeRecord, signals: dict[str, Floats]) -> SignalEpisode
         record.outcome,
         record.complete,
         record.notes,
+        unjudged=unjudged,
         session=made.session,
     )

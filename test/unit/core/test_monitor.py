@@ -249,6 +249,13 @@ def test_who_comes_after_the_first_frame_leaves_no_silent_safety():
     assert update.state == "violated", "what is judged still counts"
     record = monitor.close(Outcome("success", steps=21))
     assert record.notes == tuple(monitor.not_judged) and "not judged" in record.notes[0]
+    results = {c.clause: c for c in record.clauses}
+    assert all(results[c].status == "unknown" and results[c].unknown_samples == 21 for c in lost)
+    assert not lost & record.inactive.keys() and record.safety == "unsafe"
+    quiet = EpisodeMonitor(INFO, CONFIG)
+    for f in frames:
+        quiet.update(f)
+    assert quiet.close(Outcome("success", steps=20)).safety == "unknown"
 
 
 def test_an_effort_that_comes_late_names_its_clause():

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from osma_monitor.core.episode import EpisodeInfo, Outcome
+from osma_monitor.core.latecomers import late_signals
 from osma_monitor.core.monitor import EpisodeMonitor, rescore
 from osma_monitor.core.signals.raw import (
     CONTACT_ROLES,
@@ -23,6 +24,7 @@ from osma_monitor.core.signals.raw import (
 )
 from osma_monitor.io.configuration import monitor_config
 from osma_monitor.io.judge import BatchJudge, EpisodeCollector
+from osma_monitor.io.rejudge import rejudge
 
 CONFIG = monitor_config()
 PARTS = ("base", "joints", "ee", "gripper", "contacts", "objects")
@@ -92,9 +94,12 @@ def test_equal_records_in_which_nothing_unknown_is_safe(seed: int) -> None:
     collector.episode.outcome = outcome
     judge = BatchJudge(CONFIG)
     (batch,) = judge.add(collector.episode) + judge.flush()
-    # roles are not stored: what came late is only known from frames
-    again = rescore(info, outcome, live.stamps_ns, live.signals, live.obstacle, CONFIG, live.missing, notes=live.notes)
+    late = late_signals(live, CONFIG.library)
+    again = rescore(
+        info, outcome, live.stamps_ns, live.signals, live.obstacle, CONFIG, live.missing, notes=live.notes, late=late
+    )
     assert same(live, batch) and same(live, again)
+    assert same(live, *rejudge([live], CONFIG))
 
     for result in live.clauses:
         if result.status != "satisfied":
