@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.candidates import Decision
 from osma_monitor.core.metrics.preferences import preference_pairs, to_json_lines
-from osma_monitor.core.metrics.scores import ScoreTable
+from osma_monitor.core.metrics.scores import KEYS, ScoreTable
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import GATE_SEMANTICS
 from osma_monitor.io.configuration import monitor_config
@@ -33,6 +34,16 @@ MAIN = (
     *("summary", "motion", "outcomes", "clauses", "paired", "navigation", "ssi"),
     *("candidates", "choices", "choice_positions", "forecasts"),
 )
+_ONE = "only episodes of one library at hand (--library) and one gate semantics are scored again"
+#: What a table needs, where that is not plain.
+_WHY = {
+    "sensitivity": _ONE,
+    "rankings": f"it needs two policies, and {_ONE}",
+    "paired": "it needs two policies",
+    "structural": "it needs three policies",
+    "correlations": "it needs three policies",
+    "correlations_suites": "it needs three policies",
+}
 SUFFIX: dict[Format, str] = {"text": ".txt", "csv": ".csv", "markdown": ".md", "latex": ".tex"}
 
 
@@ -126,7 +137,7 @@ def score(
     if report.scores is not None and not report.scores.clauses:
         print("osma: Safety is unknown: no scored clause is active; --table inactive says why", file=sys.stderr)
     if report.scores is not None:
-        found.remarks += _not_used(report.scores, config, library, gates)
+        found.remarks += [*_not_used(report.scores, config, library, gates), *_repeated(report.scores)]
     if told(found):
         return EXIT_BAD_INPUT
     if fail_on_violation and report.scores is not None:
@@ -144,6 +155,17 @@ def _not_used(scores: ScoreTable, config: MonitorConfig, library: Path | None, g
     }
     words = " and ".join(word for word, unused in asked.items() if unused)
     return [f"{words}: not used, these episodes are judged already; --rejudge does it anew"] if words else []
+
+
+def _repeated(scores: ScoreTable) -> list[str]:
+    """Episodes that are there more than once, such as copies of a file: each of them counts."""
+    counts = Counter(zip(*(scores.column(key) for key in KEYS), strict=True))
+    again = [key for key, count in counts.items() if count > 1]
+    if not again:
+        return []
+    more = sum(counts[key] - 1 for key in again)
+    named = f"{again[0][0]}{', ...' if len(again) > 1 else ''}"
+    return [f"{more} of the episodes repeat one of the same id, policy, task and seed, and count again ({named})"]
 
 
 def _decisions(paths: Sequence[Path]) -> dict[str, list[Decision]]:
@@ -192,7 +214,8 @@ def select(tables: Sequence[Table], keys: Sequence[str], everything: bool, only_
     known = {t.key: t for t in tables}
     wrong = [key for key in keys if key not in known]
     if wrong:
-        raise UserError(f"--table {wrong[0]}: these episodes give {', '.join(known)}")
+        why = f"; {_WHY[wrong[0]]}" if wrong[0] in _WHY else ""
+        raise UserError(f"--table {wrong[0]}: these episodes give {', '.join(known)}{why}")
     picked = [known[key] for key in keys] if keys else [t for t in tables if everything or t.key in MAIN]
     if only_one and len(picked) > 1:
         if keys:

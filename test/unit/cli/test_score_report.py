@@ -274,6 +274,27 @@ def test_a_run_given_twice_counts_once(run: Path, tmp_path: Path, capsys: pytest
     assert f"n = {count} episodes" in (tmp_path / "page" / "report.html").read_text()
 
 
+def test_copies_of_an_episode_are_said(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    first, second = sorted(folder.glob("*.parquet"))[:2]
+    for name in ("copy-1", "copy-2"):
+        shutil.copy(first, folder / f"{name}.parquet")
+    shutil.copy(second, folder / "copy-3.parquet")
+    assert main(["score", str(folder), "--table", "summary"]) == 0
+    assert "3 of the episodes repeat one of the same id" in capsys.readouterr().err
+    assert main(["score", str(run), "--table", "summary"]) == 0
+    assert "repeat" not in capsys.readouterr().err
+
+
+def test_a_table_that_needs_more_says_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = store(tmp_path / "run", lambda record: record)  # judged by a library that nobody has
+    assert main(["score", str(folder), "--table", "sensitivity"]) == 2
+    assert "only episodes of one library at hand (--library)" in capsys.readouterr().err
+    assert main(["score", str(folder), "--table", "structural"]) == 2
+    assert "needs three policies" in capsys.readouterr().err
+
+
 def test_other_gates_do_not_judge_stored_episodes_and_that_is_said(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
