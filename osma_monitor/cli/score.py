@@ -16,7 +16,7 @@ from osma_monitor.cli.episodes import collected, columns, episodes, libraries, m
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.metrics.candidates import Decision
-from osma_monitor.core.metrics.preferences import preference_pairs, to_json_lines
+from osma_monitor.core.metrics.preferences import STATE_KEYS, preference_pairs, to_json_lines
 from osma_monitor.core.metrics.scores import KEYS, ScoreTable
 from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import GATE_SEMANTICS
@@ -199,6 +199,16 @@ def _write_preferences(scores: ScoreTable | None, path: Path) -> None:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; choose a file that can be written") from error
     print(f"{len(pairs)} preference pairs in {path}", file=sys.stderr)
+    if scores is None or not pairs:
+        return
+    states = scores.scored().groups(("policy", *STATE_KEYS)).values()
+    several = sum(len(rows) > 1 for rows in states)
+    if several:
+        print(
+            f"osma: the seed stands for the initial state; {several} of {len(states)} hold several episodes of one "
+            "policy, which start alike only if the source says its seeds",
+            file=sys.stderr,
+        )
 
 
 def format_of(word: str) -> Format:

@@ -176,6 +176,19 @@ def test_score_writes_preference_pairs(run: Path, tmp_path: Path, capsys: pytest
     assert f"{len(rows)} preference pairs" in capsys.readouterr().err
 
 
+def test_pairs_of_a_state_that_the_seed_does_not_tell_are_doubted(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_seed(record: EpisodeRecord) -> EpisodeRecord:
+        return replace(record, info=replace(record.info, task="kitchen"))
+
+    pairs = ["--table", "summary", "--preferences", str(tmp_path / "pairs.jsonl")]
+    assert main(["score", str(store(tmp_path / "run", without_seed)), *pairs]) == 0
+    assert "the seed stands for the initial state; 2 of 2 hold several" in capsys.readouterr().err
+    assert main(["score", str(run), *pairs]) == 0
+    assert "initial state" not in capsys.readouterr().err
+
+
 def test_score_can_fail_on_a_violation(run: Path, tmp_path: Path) -> None:
     assert main(["score", str(run), "--fail-on-violation", "--table", "summary"]) == 1
     safe = store(
