@@ -214,7 +214,8 @@ class RuleSegmenter:
         self._quiet_ns = self._looked_ns = 0  #: silence so far, and until when
         self._paused = False  #: a silence ended the latest episode
         self._begin: Begin | None = None
-        self._previous: RawFrame | None = None
+        self._last_id = ""  #: of the latest episode that ended
+        self._previous: RawFrame | None = None  #: the frame before, of this or no episode
         self._number = 0
 
     @property
@@ -223,12 +224,24 @@ class RuleSegmenter:
         return self._begin is not None
 
     def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]:
-        """A message overrides the rule for this episode."""
+        """A message overrides the rule for this episode. One that is sent again, or ends another one, is counted."""
+        runs = self._begin.info.episode_id if self._begin is not None else ""
         if isinstance(event, Begin):
+            if event.info.episode_id and event.info.episode_id in (runs, self._last_id):
+                self.counts["repeated_event"] += 1
+                return []
             steps = self._finish(Outcome("aborted", "a new episode began"), complete=False)
             self._begin, self._by_rule, self._paused = event, False, False
+            self._previous = None  # what came before belongs to no pause of this episode
             return [*steps, event]
-        ends = [s for s in self._finish(event.outcome) if isinstance(s, End)]
+        if event.episode_id and event.episode_id != runs:
+            if event.episode_id == self._last_id:
+                self.counts["repeated_event"] += 1
+                return []
+            if not self._by_rule:
+                self.counts["end_without_start"] += 1
+                return []
+        ends = [s for s in self._finish(event.outcome, complete=event.complete) if isinstance(s, End)]
         return [replace(s, attributes=event.attributes, frames=event.frames) for s in ends]
 
     def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]:
@@ -288,7 +301,7 @@ class RuleSegmenter:
             stamp_ns if stamp_ns is not None else (self._previous.stamp_ns if self._previous else self._begin.stamp_ns)
         )
         end = End(last, outcome, self._begin.info.episode_id, complete)
-        self._begin = None
+        self._begin, self._last_id = None, end.episode_id
         return [end]
 
 

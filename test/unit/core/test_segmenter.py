@@ -242,3 +242,29 @@ def test_an_end_says_how_many_frames_did_not_come():
     m.event(begin(1))
     m.push(frame(1))
     assert m.event(End(S, Outcome(), "a", frames=2))[0].frames == 2
+
+
+def test_a_pause_before_a_person_begins_an_episode_does_not_end_it():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    g.push(frame(1))
+    steps = g.event(begin(50)) + g.push(frame(50)) + g.push(frame(51)) + g.event(end(51))
+    assert shape(steps) == [("bag-0001", "aborted"), "a", 50, 51, ("a", "success")]
+
+
+def test_events_that_are_sent_again_or_come_from_elsewhere_change_no_episode_of_a_rule():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    assert shape(g.event(begin(1)) + g.push(frame(1))) == ["a", 1]
+    assert g.event(begin(1)) == [] and g.counts["repeated_event"] == 1
+    assert g.event(end(1, "other")) == [] and g.counts["end_without_start"] == 1
+    assert shape(g.event(end(1))) == [("a", "success")]
+    assert shape(g.push(frame(2))) == ["bag-0001", 2]
+    assert g.event(end(1)) == [] and g.event(begin(1)) == [] and g.counts["repeated_event"] == 3
+    # the START of this one was lost
+    assert shape(g.event(end(2, "b", "failure"))) == [("bag-0001", "failure")]
+
+
+def test_an_end_that_says_that_it_was_cut_off_ends_no_complete_episode():
+    g = by_gap(EpisodeInfo("bag"))
+    g.push(frame(1))
+    [ended] = g.event(End(S, Outcome("failure"), "", complete=False))
+    assert not ended.complete
