@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -211,6 +212,26 @@ def test_a_browser_runs_it_without_errors_and_runs_nothing_foreign(tmp_path: Pat
     assert title and title[1] == "Safety report"
     assert sum(tag == "canvas" for tag, _ in page.tags) == 2  # margins and distance were drawn
     assert ("article", False) in [(t, "hidden" in a) for t, a in page.tags if t == "article"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.parametrize("width", [320, 375])
+def test_nothing_reaches_past_the_edge_of_a_phone(html: str, tmp_path: Path, width: int) -> None:
+    # a browser's window has a least width of its own; a frame in it has none
+    path = tmp_path / "frame.html"
+    path.write_text(
+        f'<body><iframe id="f" width="{width}" height="800" srcdoc="{escape(html)}"></iframe><p id="p"></p><script>'
+        "onload = () => setTimeout(() => { const e = document.getElementById('f').contentDocument.documentElement;"
+        "document.getElementById('p').textContent = `widths ${e.clientWidth} ${e.scrollWidth} `"
+        " + e.querySelectorAll('#c-path svg').length; }, 1500)</script></body>",
+        encoding="utf-8",
+    )
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    said = re.search(r">widths (\d+) (\d+) (\d+)<", done.stdout)
+    assert said is not None and int(said[3]) == 1, "the path was drawn"
+    assert int(said[2]) <= int(said[1]) <= width
 
 
 def test_an_episode_without_clauses_is_said_to_be_unchecked() -> None:
