@@ -248,7 +248,8 @@ def policy_summaries(
         }
         if policy in outcomes:
             o = outcomes[policy]
-            figures |= {key: Figure(getattr(o, key), *o.intervals[key], o.counts[key]) for key in ("tsr", "cfsr")}
+            rates = ("tsr", "cfsr", "cfsr_over_tsr")
+            figures |= {key: Figure(getattr(o, key), *o.intervals[key], o.counts[key]) for key in rates}
         for key, subset in (("ssi", "all"), ("ssi_cfsr", "cfsr")):
             r = adaptation.get((policy, subset))  # type: ignore[arg-type]
             if r is not None:

@@ -115,10 +115,10 @@ def adaptation(report: Report) -> Figure:
     """CFSR/TSR against SSI: the upper right corner is collision-free and adapted (OSMA-Bench Figure 3a)."""
     figure, (ax,) = _figure(3.0, 3.6)
     for i, policy in enumerate(report.policies):
-        tsr, cfsr, ssi = (policy.figures.get(k) for k in ("tsr", "cfsr", "ssi"))
-        if tsr is None or cfsr is None or ssi is None or not ssi.known or not tsr.value > 0:
+        free, ssi = policy.figures.get("cfsr_over_tsr"), policy.figures.get("ssi")
+        if free is None or ssi is None or not free.known or not ssi.known:
             continue
-        ax.plot(100 * cfsr.value / tsr.value, ssi.value, "o", color=COLORS[i % len(COLORS)], label=policy.policy)
+        ax.plot(100 * free.value, ssi.value, "o", color=COLORS[i % len(COLORS)], label=policy.policy)
     ax.axhline(0.0, color="#5d6673", lw=0.8, ls="--")
     ax.set_xlim(-3, 103)
     ax.set_ylim(-1.05, 1.05)

@@ -79,6 +79,7 @@ def policy_summary(policy: str, records: list[EpisodeRecord]) -> PolicySummary:
             "vsi": Figure(mean(r.depth for r in known) if known else math.nan, math.nan, math.nan, len(known)),
             "tsr": rate(len(won), len(ended)),
             "cfsr": rate(len(free), len(ended)),
+            "cfsr_over_tsr": rate(len(free), len(won)),
             "ssi": Figure(ssi, math.nan, math.nan, len(scored)),
         },
         safety_worst=len(safe) / len(scored) if scored else math.nan,

@@ -57,7 +57,7 @@ def test_headline_figures_equal_plain_counting() -> None:
         )
         assert (found.safety_worst, found.safety_best) == (expected.safety_worst, expected.safety_best)
         assert {k: v for k, v in found.outcomes.items() if v} == {k: v for k, v in expected.outcomes.items() if v}
-        for key in ("sr", "safety", "sbu", "tsr", "cfsr"):
+        for key in ("sr", "safety", "sbu", "tsr", "cfsr", "cfsr_over_tsr"):
             f, e = found.figures[key], expected.figures[key]
             assert (f.value, f.low, f.high, f.n) == pytest.approx((e.value, e.low, e.high, e.n)), (found.policy, key)
         assert found.figures["vsi"].value == pytest.approx(expected.figures["vsi"].value)

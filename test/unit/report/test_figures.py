@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 import report_by_hand as by_hand
 import report_examples as synthetic
 
+from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import UserError
 from osma_monitor.report import figures
+from osma_monitor.report.build import build, collect
 from osma_monitor.report.traces import Margin
 
 
@@ -26,6 +29,22 @@ def test_outcome_bars_add_up_to_all_episodes() -> None:
     report = by_hand.report(synthetic.study())
     widths = np.array([[bar.get_width() for bar in bars] for bars in figures.outcomes(report).axes[0].containers])
     assert widths.sum(axis=0) == pytest.approx([100.0] * len(report.policies))
+
+
+def test_adaptation_shows_the_ratio_of_the_table() -> None:
+    """Where a failure's contact is unknown, CFSR and TSR divide by other episodes: their quotient is no CFSR/TSR."""
+    records: list[EpisodeRecord] = []
+    for record in synthetic.study(seeds=(0,)):
+        if not record.outcome.success and len(records) % 2:
+            lost = record.signals["obstacle_contact"] * np.nan
+            record = replace(record, signals={**record.signals, "obstacle_contact": lost})
+        records.append(record)
+    report = build(collect(records), bootstrap=False)
+    lines = figures.adaptation(report).axes[0].get_lines()
+    dots = {str(d.get_label()): np.asarray(d.get_xdata())[0] for d in lines if d.get_marker() == "o"}
+    table = next(t for t in report.tables if t.key == "navigation").frame.set_index("policy")
+    assert dots == pytest.approx((100 * table["cfsr_over_tsr"]).to_dict())
+    assert (table["cfsr"] / table["tsr"] - table["cfsr_over_tsr"]).abs().max() > 0.001
 
 
 def test_depth_mix_adds_up_to_sbu() -> None:
