@@ -56,6 +56,11 @@ class Decision:
     reason: str = ""
 
 
+def scaled(speed: float, scale: float) -> float:
+    """A speed at this scale (0 to 1); a stop is 0 whatever was commanded, not a number or infinite too."""
+    return speed * scale if scale > 0.0 else 0.0
+
+
 class Gate:
     """Feed what the monitor says, ask before every command. Times are one monotonic clock's nanoseconds."""
 

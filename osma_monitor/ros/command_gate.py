@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -22,7 +23,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.gate import Decision, Gate, GateConfig
+from osma_monitor.core.gate import Decision, Gate, GateConfig, scaled
 from osma_monitor.core.signals.raw import OBSTACLE_ROLES
 from osma_monitor.msg import ObjectStates, SafetyState
 from osma_monitor.ros import conversions, diagnostics, topics
@@ -58,6 +59,25 @@ PARAMETERS = (
         "objects_age_limit", float, 0.5, "s after which the distance to the obstacles counts as unknown.", 0.01, 3600.0
     ),
 )
+
+
+def nearest_obstacle(message: ObjectStates, tiers: Mapping[str, str]) -> tuple[str, float]:
+    """Tier and surface distance in m of the nearest obstacle; infinitely far where there is none.
+
+    One at an unknown distance may be the nearest: what stands elsewhere says nothing then, and no tier makes it
+    harmless. The same holds of arrays that do not fit together. ``tiers``: by category.
+    """
+    if not len(message.category) == len(message.role) == len(message.distance):
+        return "", math.nan
+    nearest, tier = math.inf, ""
+    for category, role, distance in zip(message.category, message.role, message.distance, strict=True):
+        if role not in OBSTACLE_ROLES:
+            continue
+        if math.isnan(distance):
+            return "", math.nan
+        if distance < nearest:
+            nearest, tier = distance, tiers.get(category, "high" if role == "human" else "")
+    return tier, nearest
 
 
 class CommandGate:
@@ -116,16 +136,7 @@ class CommandGate:
 
     def _on_objects(self, message: ObjectStates) -> None:
         self._objects_time = time.monotonic()
-        nearest, tier = math.inf, ""
-        for category, role, distance in zip(message.category, message.role, message.distance, strict=False):
-            if role not in OBSTACLE_ROLES:
-                continue
-            if math.isnan(distance):  # an obstacle at an unknown distance may be the nearest one
-                nearest, tier = math.nan, self._tiers.get(category, "")
-                break
-            if distance < nearest:
-                nearest, tier = distance, self._tiers.get(category, "high" if role == "human" else "")
-        self.gate.see(tier, nearest)
+        self.gate.see(*nearest_obstacle(message, self._tiers))
 
     def _on_joints(self, message: JointState) -> None:
         self._joints = message
@@ -154,7 +165,7 @@ class CommandGate:
             self.held += 1
             twist = message.twist if self.values.stamped else message
             for vector in (twist.linear, twist.angular):
-                vector.x, vector.y, vector.z = (c * decision.scale for c in (vector.x, vector.y, vector.z))
+                vector.x, vector.y, vector.z = (scaled(c, decision.scale) for c in (vector.x, vector.y, vector.z))
         else:
             self.passed += 1
         self._twist.publish(message)

@@ -196,7 +196,7 @@ class FrameReceiver:
     ) -> None:
         self.config = config or ReceiverConfig()
         self.counts: Counter[str] = Counter()  #: what was refused before assembly, by "topic: kind"
-        self.faults: deque[Fault] = deque(maxlen=256)
+        self._told: set[tuple[str, str]] = set()  #: topics and kinds of assembly faults that were logged
         self.received: Counter[str] = Counter()
         self.last_received: dict[str, float] = {}
         self._sim_time = bool(node.has_parameter("use_sim_time") and node.get_parameter("use_sim_time").value)
@@ -487,8 +487,16 @@ class FrameReceiver:
                 for frame in self.assembler.flush(self._promised[1]):
                     self._frame(frame, now)
                 self._promised = None
-            self.faults.extend(self.assembler.take_faults())
+            self._tell(self.assembler.take_faults())
         self._give(self.segmenter.poll(now))
+
+    def _tell(self, faults: Iterable[Fault]) -> None:
+        """Log the first of each kind with its topic, which the counts do not name."""
+        for fault in faults:
+            if (fault.topic, fault.kind) not in self._told:
+                self._told.add((fault.topic, fault.kind))
+                what = fault.kind.replace("_", " ") + (f" ({fault.detail})" if fault.detail else "")
+                self._node.get_logger().warning(f"{fault.topic}: {what}; counted from now on")
 
     def rate(self) -> float:
         """Frames a second since the last call."""

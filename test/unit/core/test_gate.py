@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from osma_monitor.core.gate import Gate, GateConfig
+from osma_monitor.core.gate import Gate, GateConfig, scaled
 
 MS = 1_000_000
 
@@ -83,3 +83,8 @@ def test_slow_takes_the_unknown_for_the_most_delicate():
     assert unknown == g.decide(1).scale
     g.see("high", math.nan)
     assert g.decide(1).scale == 0
+
+
+def test_a_stop_is_zero_whatever_was_commanded():
+    assert [scaled(v, 0.0) for v in (1.0, math.nan, math.inf, -math.inf)] == [0.0] * 4
+    assert scaled(2.0, 0.25) == 0.5 and math.isnan(scaled(math.nan, 0.5))

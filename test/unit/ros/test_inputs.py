@@ -211,3 +211,12 @@ def test_at_a_fixed_rate_the_first_frame_waits_for_every_input(monkeypatch, late
     found.poll()
     [frame] = [s for s in steps if isinstance(s, RawFrame)]
     assert frame.parts == ({"base"} if late else {"base", "contacts"})
+
+
+def test_what_the_assembler_refuses_is_said_once_with_its_topic():
+    node, found, _ = receiver()
+    for stamp in (0, 0, 5):
+        node.callbacks["odom"](serialize_message(base(stamp)))
+    found.poll()
+    found.poll()
+    assert node.lines == ["odom: zero stamp; counted from now on"] and found.all_counts()["frames: zero_stamp"] == 2
