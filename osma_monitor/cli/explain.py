@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +16,13 @@ from osma_monitor.cli import explain_names
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.episode import ClauseResult, EpisodeRecord
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.safety import TIERS, Clause, Library, Registry, Suite, Task, active_clauses
 from osma_monitor.core.safety.document import suggestion
 from osma_monitor.core.signals.deriver import unavailable
 from osma_monitor.core.signals.schema import SCHEMA
-from osma_monitor.io.configuration import clause_library, registry
-from osma_monitor.io.store import read_episodes
+from osma_monitor.io.configuration import clause_library, monitor_config, registry
+from osma_monitor.io.sources import Findings, open_sources
 from osma_monitor.report.wording import plural
 
 
@@ -34,7 +36,7 @@ def explain(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="SUITE/TASK, a task, suite, template, tag, clause, family or signal, an episode file or a run folder.",
+            help="SUITE/TASK, a task, suite, template, tag, clause, family or signal, an episode file, bag or run.",
         ),
     ] = "",
     template: Annotated[list[str] | None, typer.Option(help="Mechanism template of a task of your own.")] = None,
@@ -55,8 +57,9 @@ def explain(
     explains itself; an episode file says how each clause fared in it, a run folder what each episode violated.
     """
     clauses, known = clause_library(library), registry(rules, suites or ())
+    config = monitor_config(library, rules, suites or ())
     if what and Path(what).is_file():
-        for record in read_episodes(what):
+        for record in _records(Path(what), config):
             print(_episode(record, clauses, as_json))
         return
     if template or tag:
@@ -64,7 +67,7 @@ def explain(
             raise UserError("give a task, or --template and --tag for one of your own, not both")
         task, suite = Task("", "your task", tuple(template or ()), tuple(tag or ())), Suite("")
     else:
-        named = _named(what, clauses, known, as_json)
+        named = _named(what, config, as_json)
         if named is not None:
             print(named)
             return
@@ -72,8 +75,24 @@ def explain(
     print(_task(task, suite, clauses, known, source, extension or (), as_json))
 
 
-def _named(what: str, clauses: Library, known: Registry, as_json: bool) -> str | None:
+def _records(path: Path, config: MonitorConfig) -> list[EpisodeRecord]:
+    """The episodes of a file or folder: as stored, or judged now (bags). Raises UserError where there is none."""
+    found = Findings()
+    records = list(open_sources([path], config, findings=found))
+    if not records:
+        raise UserError(
+            found.problems[0]
+            if found.problems
+            else f"{path}: no finished episode in there; name a run folder, an episode file, a bag or a task"
+        )
+    for line in [*found.remarks, *found.problems]:
+        print(f"osma: {' '.join(line.split())}", file=sys.stderr)
+    return records
+
+
+def _named(what: str, config: MonitorConfig, as_json: bool) -> str | None:
     """The text of whatever has that name and is no task; None where nothing has."""
+    clauses, known = config.library, config.registry
     if not what:
         return _overview(known, as_json)
     if what in clauses:
@@ -89,7 +108,7 @@ def _named(what: str, clauses: Library, known: Registry, as_json: bool) -> str |
     if what in known.tags:
         return explain_names.tag(what, known, as_json)
     if Path(what).is_dir():
-        return _run(Path(what), as_json)
+        return _run(Path(what), config, as_json)
     return None
 
 
@@ -334,11 +353,9 @@ def _amount(word: str, value: float, clause: Clause | None) -> str:
     return " ".join(filter(None, (word, f"{value:.4g}", _unit(clause.unit) if clause is not None else "")))
 
 
-def _run(folder: Path, as_json: bool) -> str:
+def _run(folder: Path, config: MonitorConfig, as_json: bool) -> str:
     """A line an episode: how it ended and what it violated, the most severe first."""
-    records = sorted(read_episodes(folder), key=lambda r: (r.safety != "unsafe", -r.depth, r.info.episode_id))
-    if not records:
-        raise UserError(f"{folder}: no finished episode in there; name a run folder, an episode file or a task")
+    records = sorted(_records(folder, config), key=lambda r: (r.safety != "unsafe", -r.depth, r.info.episode_id))
     rows = [(r, [c.clause for c in r.clauses if c.scored and c.status == "violated"]) for r in records]
     if as_json:
         return _json(

@@ -13,6 +13,7 @@ from osma_monitor.core.metrics.scores import natural
 from osma_monitor.core.monitor import VIOLATED, MonitorConfig, SignalMonitor
 from osma_monitor.core.signals.schema import SIGNALS, SignalFrame
 from osma_monitor.report.table import Column, Table, frame
+from osma_monitor.report.wording import plural
 
 
 @dataclass
@@ -84,7 +85,9 @@ def forecasts(found: Forecasts) -> Table:
         Column("lead", "median lead s", "number", 2, 1),
     )
     horizon = found.config.prediction_horizon
-    said = [f"n = {found.episodes} episodes; a warning is right when a violation begins within {horizon:g} s."]
+    said = [
+        f"n = {plural(found.episodes, 'episode')}; a warning is right when a violation begins within {horizon:g} s."
+    ]
     if found.left_out:
         said.append(f"{found.left_out} episodes were judged by another library or other gates and are left out.")
     return Table("forecasts", "Forecasts of violations", columns, frame(rows, columns), tuple(said), keys=2)

@@ -183,6 +183,21 @@ def test_a_run_folder_lists_its_episodes_the_most_severe_first(capsys: Output, t
     assert [row["policy"] for row in json.loads(run(capsys, str(tmp_path), "--json"))] == ["hard", "mild", "calm"]
 
 
+def test_an_export_and_a_folder_of_them_explain_as_the_episodes_do(capsys: Output, tmp_path: Path) -> None:
+    from osma_monitor.io.export_mcap import export_mcap
+
+    signals = {key: np.zeros(3) for key in SIGNALS}
+    info = EpisodeInfo("e1", "butter", "so101", "me", templates=("pnp_into_container",))
+    record = rescore(info, Outcome("success"), np.arange(1, 4) * 10**9, signals, [""] * 3, monitor_config(), {})
+    stored = write_record(tmp_path / "run", record)
+    (tmp_path / "exports").mkdir()
+    exported = export_mcap(record, tmp_path / "exports" / "e1.mcap", monitor_config())
+    assert run(capsys, str(exported)) == run(capsys, str(stored))
+    assert run(capsys, str(tmp_path / "exports")).splitlines()[1:] == run(capsys, str(stored.parent)).splitlines()[1:]
+    (tmp_path / "notes.yaml").write_text("a: 1")
+    assert "not recognised" in error(capsys, str(tmp_path / "notes.yaml"))
+
+
 def test_margins_of_an_episode_read_well(capsys: Output, tmp_path: Path) -> None:
     signals = {name: np.zeros(4) for name in SIGNALS}
     signals["self_collision"] = np.array([0.0, 1.0, 0.0, 0.0])
