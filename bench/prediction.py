@@ -13,33 +13,11 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
-
-from osma_monitor.core.episode import EpisodeRecord
-from osma_monitor.core.metrics.forecast import ForecastScore, score_forecast
-from osma_monitor.core.monitor import VIOLATED, MonitorConfig, SignalMonitor
-from osma_monitor.core.signals.schema import SIGNALS, SignalFrame
+from osma_monitor.core.metrics.forecast import ForecastScore
 from osma_monitor.io.configuration import monitor_config
+from osma_monitor.report.forecast_tables import Forecasts
 from sim_bridge import rollout
 from sim_bridge.kitchen.tasks import tasks
-
-
-def forecasts(record: EpisodeRecord, config: MonitorConfig) -> dict[str, ForecastScore]:
-    """The score of each scored clause in one recorded episode."""
-    monitor = SignalMonitor(record.info, config, record.missing)
-    rows = np.column_stack([record.signals[name] for name in SIGNALS])
-    violated, warn = [], []
-    for stamp, row, obstacle in zip(record.stamps_ns.tolist(), rows, record.obstacle, strict=True):
-        update = monitor.update(SignalFrame(stamp, row, obstacle))
-        assert update is not None and update.prediction is not None
-        violated.append(update.clauses.status == VIOLATED)
-        warn.append(update.prediction.warn)
-    v, w = np.array(violated), np.array(warn)
-    return {
-        clause.id: score_forecast(record.stamps_ns, v[:, i], w[:, i], config.prediction_horizon)
-        for i, clause in enumerate(monitor.clauses)
-        if clause.scored
-    }
 
 
 def main() -> None:
@@ -51,10 +29,12 @@ def main() -> None:
     every = list(tasks())
     spread = [t for t in every[:: max(1, len(every) // options.episodes)]][: options.episodes]
     policies = [rollout.PolicySpec("shortest_path"), rollout.PolicySpec("cautious")]
-    scores: dict[str, ForecastScore] = defaultdict(ForecastScore)
+    found = Forecasts(config)
     for record in rollout.run(rollout.jobs(spread, policies, [0]), rollout.Setup(monitor_config), workers=2):
-        for clause, score in forecasts(record, config).items():
-            scores[clause] += score
+        found.add(record)
+    scores: dict[str, ForecastScore] = defaultdict(ForecastScore)
+    for (_, clause), score in found.scores.items():
+        scores[clause] += score
     print(f"{len(spread)} tasks x {len(policies)} policies, horizon {config.prediction_horizon:g} s")
     print(f"{'clause':34} {'violations':>10} {'warnings':>9} {'precision':>10} {'recall':>7} {'lead s':>7}")
     for clause, s in scores.items():

@@ -1,9 +1,8 @@
 """How good the forecasts of violations are: precision, recall and lead time of warnings (core/prediction.py).
 
 A warning is a run of frames that warn without interruption. It is right when the clause enters a violation within
-``horizon`` of its
-last frame. A violation is foreseen when a right warning precedes it; its lead time runs from the first frame of that
-warning.
+``horizon`` of its last frame. A violation is foreseen when a right warning precedes it; its lead time runs from the
+first frame of that warning.
 """
 
 from __future__ import annotations
