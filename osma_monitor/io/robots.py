@@ -13,6 +13,7 @@ from osma_monitor.core.robot import ForceSensor, InputSpec, RobotModel
 from osma_monitor.core.signals.geometry import Primitive as Geometry
 from osma_monitor.io import yaml_files
 from osma_monitor.io.faults import Place
+from osma_monitor.io.obstacles import BASE_FRAMES
 from osma_monitor.io.robot_shapes import model_shapes
 from osma_monitor.resources import config_path
 
@@ -42,6 +43,11 @@ def load_robot(name_or_path: str | Path) -> RobotModel:
 def parse_robot(text: str, file: str = "<text>") -> RobotModel:
     """Parse the YAML text of a robot file."""
     model = yaml_files.parse(text, RobotModel, "robot file", file, rules)
+    elsewhere = sorted({shape.frame for shape in model.footprint if shape.frame not in BASE_FRAMES})
+    if elsewhere:
+        frames = ", ".join(map(repr, elsewhere))
+        note = f"shapes of frame {frames} are left out of the footprint: only those of the base count"
+        model = replace(model, notes=(*model.notes, note))
     if model.model_file:
         shapes, left_out = model_shapes(Path(file).parent / model.model_file, model.model_base)
         notes = tuple(f"{model.model_file}: left out of the footprint: {text}" for text in left_out)

@@ -26,6 +26,7 @@ STATES: dict[State, int] = {
 STATE_NAMES: dict[int, State] = {value: name for name, value in STATES.items()}
 #: From good to bad; what is latched only grows.
 _RANK: tuple[State, ...] = ("ok", "warn", "unknown", "violated")
+_MOST_REASONS = 64  #: that a latch keeps; those of the clauses are fewer, texts of errors may never repeat
 _VERDICTS = {"safe": EpisodeSummary.SAFE, "unsafe": EpisodeSummary.UNSAFE, "unknown": EpisodeSummary.UNKNOWN}
 
 
@@ -182,7 +183,9 @@ class StateLatch:
         if state != self.latched:
             self.latched = state
             self._latched_reasons.clear()
-        self._latched_reasons.update(dict.fromkeys(self.reasons))
+        for reason in self.reasons:
+            if len(self._latched_reasons) < _MOST_REASONS:
+                self._latched_reasons[reason] = None
 
     def idle(self, reason: str) -> None:
         """Nothing is judged at present: unknown, and nothing to latch."""

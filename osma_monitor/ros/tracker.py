@@ -28,6 +28,7 @@ from osma_monitor.io.recovery import Recovery, recover
 from osma_monitor.io.store import SEGMENT_BYTES, EpisodeWriter, prune, write_record
 
 RETRY_PERIOD = 5.0  #: s between attempts to begin the log of a running episode
+MOST_NOTES = 100  #: of one episode: a fault whose text differs in every frame must not fill memory and record
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class EpisodeTracker:
 
     def note(self, text: str) -> None:
         """Something that the record of the running episode shall say."""
-        if text not in self._notes:
+        if text not in self._notes and len(self._notes) < MOST_NOTES:
             self._notes.append(text)
 
     def end(self, end: End) -> Finished | None:

@@ -59,3 +59,10 @@ def test_unknown_robot_and_unreadable_file(tmp_path):
         load_robot("so102")
     with pytest.raises(UserError, match="can't be read as a robot file"):
         load_robot(tmp_path / "none.yaml")
+
+
+def test_shapes_that_are_not_the_bases_are_named():
+    shapes = "  - {primitive: sphere, size: [0.1]}\n  - {primitive: sphere, size: [0.2], frame: Base}\n"
+    robot = parse_robot(f"name: a\nfootprint:\n{shapes}")
+    assert robot.notes == ("shapes of frame 'Base' are left out of the footprint: only those of the base count",)
+    assert not parse_robot("name: a\nfootprint: [{primitive: sphere, size: [0.1], frame: base_link}]\n").notes

@@ -140,3 +140,11 @@ def test_only_fresh_trouble_raises_a_warning():
 )
 def test_text_from_messages_is_one_harmless_line(text, expected):
     assert printable(text) == expected
+
+
+def test_a_latch_keeps_a_bounded_number_of_reasons():
+    latch = StateLatch()
+    for k in range(1000):
+        latch.set("unknown", [f"internal error {k}"])
+    message = latch.message()
+    assert len(message.latched_reasons) == 64 and message.latched_reasons[0] == "internal error 0"

@@ -13,7 +13,7 @@ from osma_monitor.core.signals.raw import NO_CONTACTS, Base, Objects, RawFrame, 
 from osma_monitor.io.configuration import kept_libraries, monitor_config
 from osma_monitor.io.store import read_episodes
 from osma_monitor.resources import config_path
-from osma_monitor.ros.tracker import EpisodeTracker, LogConfig
+from osma_monitor.ros.tracker import MOST_NOTES, EpisodeTracker, LogConfig
 
 pytestmark = pytest.mark.ros
 SECOND = 1_000_000_000
@@ -206,3 +206,12 @@ def test_frames_that_did_not_come_make_the_record_partial(tmp_path):
     one, two = sorted(read_episodes(tmp_path), key=lambda r: r.info.episode_id)
     assert one.partial and one.notes == ("3 of 33 frames that the source published did not come",)
     assert not two.partial and two.notes == ()
+
+
+def test_notes_that_differ_in_every_frame_are_bounded():
+    tracker = EpisodeTracker(monitor_config(), None)
+    run(tracker, 3)
+    for k in range(1000):
+        tracker.note(f"error {k}")
+    notes = end(tracker, 3).record.notes
+    assert len(notes) == MOST_NOTES and notes[0] == "error 0"
