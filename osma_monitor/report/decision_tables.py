@@ -78,7 +78,7 @@ def choices(logs: Logs) -> Table:
     )
     notes = (
         "Contact is that of a candidate's lookahead. Free: collision-free choices among mixed decisions; the advantage "
-        "is averaged in each task, then over tasks. The last column: tasks with contact whose first contact decision "
+        "is averaged in each task, then over tasks. The last column: drives with contact whose first contact decision "
         "held no free candidate.",
     )
     return Table("choices", "Choice among candidates", columns, frame(rows, columns), notes, keys=1)
