@@ -25,14 +25,13 @@ from osma_monitor.core.signals.raw import (
     Base,
     Contacts,
     EndEffector,
-    Floats,
     Joints,
     Objects,
     RawFrame,
 )
+from osma_monitor.io.bag import messages
 from osma_monitor.msg import Contacts as ContactsMsg
 from osma_monitor.msg import EpisodeEvent, GripperState, ObjectStates
-from osma_monitor.msg import RawFrame as RawFrameMsg
 from osma_monitor.ros.cdr import CdrWriter
 
 NS = 1_000_000_000
@@ -43,8 +42,11 @@ BASE_FRAME = "base_link"
 OUTCOMES: tuple[OutcomeStatus, ...] = ("unknown", "success", "failure", "aborted")
 
 
-class MalformedMessage(ValueError):
-    """A message whose fields contradict each other."""
+#: What a message says is read as from a bag: a recording of the same messages gives the same parts.
+MalformedMessage = messages.Malformed
+odometry_to_base, state_to_joints, pose_to_ee = messages.odometry, messages.joint_state, messages.pose_as_ee
+msg_to_gripper, msg_to_contacts, msg_to_objects = messages.gripper_state, messages.contacts, messages.objects
+msg_to_frame = messages.raw_frame  #: the frame that :func:`frame_to_bytes` was given, equal to the last bit
 
 
 def to_time(stamp_ns: int) -> Time:
@@ -69,23 +71,6 @@ def doubles(values: NDArray[Any]) -> array[float]:
     return out
 
 
-def from_doubles(values: Any, shape: tuple[int, ...], field: str) -> Floats:
-    """A message array as float64 of this shape. Raises MalformedMessage when the number of elements differs."""
-    flat: Floats = np.array(values, dtype=np.float64)
-    expected = int(np.prod(shape))
-    if flat.size != expected:
-        raise MalformedMessage(f"{field} has {flat.size} elements, expected {expected}")
-    flat = flat.reshape(shape)
-    flat.flags.writeable = False
-    return flat
-
-
-def _columns(count: int, **columns: Any) -> None:
-    for name, values in columns.items():
-        if len(values) != count:
-            raise MalformedMessage(f"{name} has {len(values)} elements, expected {count} as the first array")
-
-
 # ------------------------------------------------------------------------------------------- parts of a frame
 
 
@@ -103,19 +88,6 @@ def base_to_odometry(
     return msg
 
 
-def _frozen(*values: float) -> Floats:
-    out = np.array(values, dtype=np.float64)
-    out.flags.writeable = False
-    return out
-
-
-def odometry_to_base(msg: Odometry) -> Base:
-    """The base part; covariances are not used."""
-    p, q = msg.pose.pose.position, msg.pose.pose.orientation
-    v, w = msg.twist.twist.linear, msg.twist.twist.angular
-    return Base(_frozen(p.x, p.y, p.z), _frozen(q.x, q.y, q.z, q.w), _frozen(v.x, v.y, v.z), _frozen(w.x, w.y, w.z))
-
-
 def joints_to_state(joints: Joints, stamp_ns: int) -> JointState:
     """All three arrays are sent; NaN means not measured."""
     return JointState(
@@ -124,25 +96,6 @@ def joints_to_state(joints: Joints, stamp_ns: int) -> JointState:
         position=doubles(joints.position),
         velocity=doubles(joints.velocity),
         effort=doubles(joints.effort),
-    )
-
-
-def state_to_joints(msg: JointState) -> Joints:
-    """The joints part. An empty array is allowed by sensor_msgs and means not measured: NaN for each joint."""
-    n = len(msg.name)
-
-    def column(values: Any, field: str) -> Floats:
-        if len(values) == 0 and n:
-            out = np.full(n, np.nan)
-            out.flags.writeable = False
-            return out
-        return from_doubles(values, (n,), field)
-
-    return Joints(
-        tuple(msg.name),
-        column(msg.position, "position"),
-        column(msg.velocity, "velocity"),
-        column(msg.effort, "effort"),
     )
 
 
@@ -155,20 +108,9 @@ def ee_to_pose(ee: EndEffector, stamp_ns: int, frame_id: str = WORLD_FRAME) -> P
     return msg
 
 
-def pose_to_ee(msg: PoseStamped) -> EndEffector:
-    """The end-effector part."""
-    p, q = msg.pose.position, msg.pose.orientation
-    return EndEffector(_frozen(p.x, p.y, p.z), _frozen(q.x, q.y, q.z, q.w))
-
-
 def gripper_to_msg(contact: bool, stamp_ns: int, opening: float = float("nan")) -> GripperState:
     """Gripper contact flag; ``opening`` in m, NaN when not measured."""
     return GripperState(header=header(stamp_ns), contact=bool(contact), opening=float(opening))
-
-
-def msg_to_gripper(msg: GripperState) -> bool:
-    """The gripper part."""
-    return bool(msg.contact)
 
 
 def contacts_to_msg(contacts: Contacts, stamp_ns: int, frame_id: str = WORLD_FRAME) -> ContactsMsg:
@@ -186,17 +128,6 @@ def contacts_to_msg(contacts: Contacts, stamp_ns: int, frame_id: str = WORLD_FRA
     )
 
 
-def msg_to_contacts(msg: ContactsMsg) -> Contacts:
-    """The contacts part."""
-    n = len(msg.body_a)
-    _columns(n, body_b=msg.body_b, role_a=msg.role_a, role_b=msg.role_b, force_x=msg.force_x, force_y=msg.force_y)
-    _columns(n, force_z=msg.force_z)
-    force = np.empty((n, 3))
-    force[:, 0], force[:, 1], force[:, 2] = msg.force_x, msg.force_y, msg.force_z
-    force.flags.writeable = False
-    return Contacts(tuple(msg.body_a), tuple(msg.body_b), tuple(msg.role_a), tuple(msg.role_b), force)
-
-
 def objects_to_msg(objects: Objects, stamp_ns: int, frame_id: str = WORLD_FRAME) -> ObjectStates:
     """Tracked objects; poses in ``frame_id``."""
     in_contact = array("b")
@@ -210,23 +141,6 @@ def objects_to_msg(objects: Objects, stamp_ns: int, frame_id: str = WORLD_FRAME)
         orientation=doubles(objects.orientation),
         distance=doubles(objects.distance),
         in_contact=in_contact,
-    )
-
-
-def msg_to_objects(msg: ObjectStates) -> Objects:
-    """The objects part."""
-    n = len(msg.id)
-    _columns(n, category=msg.category, role=msg.role, in_contact=msg.in_contact)
-    in_contact = np.array(msg.in_contact, dtype=np.int8)
-    in_contact.flags.writeable = False
-    return Objects(
-        tuple(msg.id),
-        tuple(msg.category),
-        tuple(msg.role),
-        from_doubles(msg.position, (n, 3), "position"),
-        from_doubles(msg.orientation, (n, 4), "orientation"),
-        from_doubles(msg.distance, (n,), "distance"),
-        in_contact,
     )
 
 
@@ -284,39 +198,6 @@ def _write_objects(w: CdrWriter, frame: RawFrame, frame_id: str) -> None:
     for column in (objects.position, objects.orientation, objects.distance):
         w.sequence(column)
     w.sequence(objects.in_contact, "i1")
-
-
-def msg_to_frame(msg: RawFrameMsg) -> RawFrame:
-    """The frame that :func:`frame_to_bytes` was given, equal to the last bit."""
-    base = joints = ee = None
-    if msg.has_base:
-        base = Base(
-            from_doubles(msg.base_position, (3,), "base_position"),
-            from_doubles(msg.base_orientation, (4,), "base_orientation"),
-            from_doubles(msg.base_linear_velocity, (3,), "base_linear_velocity"),
-            from_doubles(msg.base_angular_velocity, (3,), "base_angular_velocity"),
-        )
-    if msg.has_joints:
-        n = len(msg.joint_name)
-        joints = Joints(
-            tuple(msg.joint_name),
-            from_doubles(msg.joint_position, (n,), "joint_position"),
-            from_doubles(msg.joint_velocity, (n,), "joint_velocity"),
-            from_doubles(msg.joint_effort, (n,), "joint_effort"),
-        )
-    if msg.has_ee:
-        ee = EndEffector(
-            from_doubles(msg.ee_position, (3,), "ee_position"), from_doubles(msg.ee_orientation, (4,), "ee_orientation")
-        )
-    return RawFrame(
-        stamp_ns=to_ns(msg.header.stamp),
-        base=base,
-        joints=joints,
-        ee=ee,
-        gripper=bool(msg.gripper_contact) if msg.has_gripper else None,
-        contacts=msg_to_contacts(msg.contacts) if msg.has_contacts else None,
-        objects=msg_to_objects(msg.objects) if msg.has_objects else None,
-    )
 
 
 # ----------------------------------------------------------------------------------------------------- episodes
