@@ -266,11 +266,12 @@ class KitchenSimulation:
         return self._outcome
 
     def findings(self) -> Mapping[str, str]:
-        """Where the robot went, against where it was sent (BEHAVIOR-Spatial's goal criterion for navigation).
+        """Where the robot went, against where it was sent.
 
-        Correct on success; wrong where the base stands still, nearest to another fixture than the goal and the start,
-        and would have succeeded there; else it committed to nothing. ``selected_object`` is the fixture. Empty without
-        the option ``selection``: for most uses success says it all.
+        Correct on success (BEHAVIOR-Spatial Table S4). That paper counts no wrong destination; here it is wrong where
+        the base stands still, nearest to another fixture than the goal and the start, and would have succeeded there.
+        Else it committed to nothing. ``selected_object`` is the fixture. Empty without the option ``selection``: for
+        most uses success says it all.
         """
         task = self.task
         if not self._selection:
