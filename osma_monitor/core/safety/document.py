@@ -14,6 +14,7 @@ from osma_monitor.core.errors import UserError
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_NODES = 200_000  # an alias can multiply a small text into a huge one
 _MAX_DEPTH = 40
+VERSION = 1  #: of libraries, registries and suites
 _MOST_SHOWN = 40  # known words that an error lists
 
 
@@ -163,6 +164,12 @@ def _plain(value: Any, source: str, path: str, depth: int) -> Entry:
     elif isinstance(value, (list, tuple)):
         entry.value = [_plain(item, source, path, depth + 1) for item in value]
     return entry
+
+
+def check_version(entries: Mapping[str, Entry]) -> None:
+    """Fail where a document says another version of its format than the one that there is."""
+    if "version" in entries and entries["version"].value != VERSION:
+        entries["version"].fail(f"this program reads version {VERSION}, found {entries['version'].value!r}")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

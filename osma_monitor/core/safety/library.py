@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from osma_monitor.core import stl
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.safety.document import Entry, read, suggestion
+from osma_monitor.core.safety.document import Entry, check_version, read, suggestion
 from osma_monitor.core.safety.severity import violation_depth
 from osma_monitor.core.signals.parameters import KeepOutBox, RegionLimit, Separation, SignalParameters
 from osma_monitor.core.signals.schema import GATE_SIGNALS, SCHEMA
@@ -162,8 +162,7 @@ def load_library(document: str | Mapping[str, Any], name: str = "library.yaml") 
     """
     root = read(document, name)
     top = root.mapping(allowed=("version", "parameters"), required=("clauses",))
-    if "version" in top and top["version"].value != 1:
-        top["version"].fail(f"this program reads version 1, found {top['version'].value!r}")
+    check_version(top)
     parameters = _parameters(top["parameters"]) if "parameters" in top else SignalParameters()
     clauses = tuple(_clause(key, entry) for key, entry in top["clauses"].mapping().items())
     if not clauses:

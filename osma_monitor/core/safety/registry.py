@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from osma_monitor.core.errors import UserError
-from osma_monitor.core.safety.document import Entry, read, suggestion
+from osma_monitor.core.safety.document import Entry, check_version, read, suggestion
 from osma_monitor.core.safety.library import Clause, Library
 from osma_monitor.core.signals.raw import PARTS
 from osma_monitor.core.signals.schema import SCHEMA
@@ -151,7 +151,10 @@ class Registry:
             "rules": {name: [sorted(rule.requires), sorted(rule.invalidated_by)] for name, rule in self.rules.items()},
             "suites": {
                 name: [sorted(s.tags), sorted(s.templates), sorted(s.extensions), sorted(s.report)]
-                + [[t.id, sorted(t.templates), sorted(t.tags)] for t in sorted(s.tasks.values(), key=lambda t: t.id)]
+                + [
+                    [t.id, t.name, sorted(t.templates), sorted(t.tags)]
+                    for t in sorted(s.tasks.values(), key=lambda t: t.id)
+                ]
                 for name, s in self.suites.items()
             },
         }
@@ -243,6 +246,7 @@ def load_registry(
     """
     root = read(document, name)
     top = root.mapping(allowed=("version",), required=("tags", "templates", "rules"))
+    check_version(top)
     tags = {tag: entry.text() for tag, entry in top["tags"].mapping().items()}
     rules = {family: _rule(family, entry, tags) for family, entry in top["rules"].mapping().items()}
     used = {tag for rule in rules.values() for tag in rule.requires + rule.invalidated_by}
@@ -294,6 +298,7 @@ def _suite(
     keys = root.mapping(
         ("version", "title", "capabilities", "tags", "templates", "extensions", "report", "tasks"), required=("suite",)
     )
+    check_version(keys)
     name = keys["suite"].text()
 
     def template_names(entry: Entry | None) -> tuple[str, ...]:

@@ -210,6 +210,7 @@ SMALL: dict[str, Any] = {
         ({"rules": {"f": {"require": ["a"]}}}, "did you mean requires"),
         ({"tags": {"a": ""}}, "expected a text"),
         ({"templates": 3}, "expected a mapping, found 3"),
+        ({"version": 2}, "version: this program reads version 1, found 2"),
     ],
 )
 def test_a_wrong_registry(changes: dict[str, Any], message: str) -> None:
@@ -237,6 +238,7 @@ def test_a_wrong_registry(changes: dict[str, Any], message: str) -> None:
         ),
         ("suite: s\ntemplates: [t]\n\nextensions: [g]", "s.yaml:4: extensions: no rule for the family 'g'"),
         ("suite: s\ntemplates: [t]\nreport: [f, f]", "the family 'f' appears twice"),
+        ("suite: s\nversion: 3\ntemplates: [t]", "s.yaml:2: version: this program reads version 1, found 3"),
     ],
 )
 def test_a_wrong_suite(text: str, message: str) -> None:
@@ -293,3 +295,18 @@ def test_what_a_person_types_is_known_or_said(registry: Registry) -> None:
     odd = registry.check_typed(["pnp_basic"], [], "so11", "buter")
     assert "only a name here; did you mean so101" in odd
     assert "does not list the task 'buter'" in registry.check_typed(["pnp_basic"], [], "so101", "buter")
+
+
+def test_the_hash_tells_suites_apart_whose_names_lead_to_other_tags() -> None:
+    """An episode names its task by id or by name, so that the names decide too."""
+
+    def hashed(first: str, second: str) -> str:
+        return load_registry(
+            SMALL,
+            {"s": {"suite": "s", "tasks": {"0": {"name": first, "templates": ["t"]}, "1": named(second)}}},
+        ).hash
+
+    def named(name: str) -> dict[str, Any]:
+        return {"name": name, "templates": ["t"], "tags": ["b"]}
+
+    assert hashed("open", "close") == hashed("open", "close") != hashed("close", "open")
