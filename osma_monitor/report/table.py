@@ -346,6 +346,8 @@ def to_latex(table: Table) -> str:
             value = format_value(row[column.key], column.kind, column.digits)
             bold = best[column.key] is not None and value == best[column.key]
             parts.append(tex(text).replace(tex(value), rf"\textbf{{{tex(value)}}}", 1) if bold else tex(text))
+        if parts[0].startswith(("[", "*")):
+            parts[0] = "{}" + parts[0]  # else the command before would read it as its argument
         lines.append(" & ".join(parts) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"

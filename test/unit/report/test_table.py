@@ -84,6 +84,13 @@ def test_latex_escapes_marks_directions_and_the_best(table: Table) -> None:
     assert text.count(r"\textbf") == 2  # Safety and SSI; one VSI alone is not the best of anything
 
 
+@pytest.mark.parametrize("name", ["[3pt] fast", "*fast"])
+def test_a_latex_row_is_no_argument_of_the_command_before(name: str) -> None:
+    table = Table("t", "title", (Column("policy", "policy"),), pd.DataFrame({"policy": [name, name]}))
+    rows = render(table, "latex").partition("\\midrule\n")[2].splitlines()[:2]
+    assert rows == [f"{{}}{name} \\\\"] * 2
+
+
 def test_tex_leaves_no_active_character() -> None:
     assert (
         tex(r"50% of $x_1 & {y}\n~^#")
