@@ -89,7 +89,8 @@ class BagFrames:
         mapping = plan.mapping
         self._wait_ns = round(mapping.transform_wait * SECOND)
         robot = plan.robot
-        target = mapping.frame or (robot.frame if robot is not None and plan.transforms else "")
+        leads = robot is not None and (plan.transforms or robot.transforms)
+        target = mapping.frame or (robot.frame if robot is not None and leads else "")
         self._field: ObstacleField | None = None
         if isinstance(mapping.obstacles, ObstacleMap):
             footprint = footprint_solids(robot.footprint) if robot is not None else []

@@ -11,8 +11,9 @@ from bag_examples import Recorded, header, make_frames, message, odometry, write
 
 from osma_monitor.core.signals.raw import RawFrame
 from osma_monitor.io.bag.frames import BagFrames
-from osma_monitor.io.bag.mapping import parse_mapping, plan
+from osma_monitor.io.bag.mapping import Mapping, parse_mapping, plan
 from osma_monitor.io.bag.recording import Recording
+from osma_monitor.io.robots import parse_robot
 
 S = 1_000_000_000
 QUARTER = (0.0, 0.0, 0.5**0.5, 0.5**0.5)
@@ -28,13 +29,14 @@ def transform(parent: str, child: str, stamp_ns: int, xyz: Any, rotation: Any = 
     return message("tf2_msgs/msg/TFMessage", transforms=[stamped])
 
 
-def read(folder: Path, *transforms: Recorded) -> tuple[list[RawFrame], BagFrames]:
-    """Three seconds of odometry in the frame ``odom``, brought to ``map``."""
+def read(folder: Path, *transforms: Recorded, mapping: Any = None) -> tuple[list[RawFrame], BagFrames]:
+    """Three seconds of odometry in the frame ``odom``, brought to ``map`` or as the mapping says."""
+    mapping = mapping or parse_mapping("frame: map")
     frames = make_frames(steps=60)
     odometries = [Recorded("/odom", f.stamp_ns, odometry(f, "odom")) for f in frames]
     path = write_bag(folder / "bag", sorted([*transforms, *odometries], key=lambda r: r.received_ns))
     with Recording(path) as recording:
-        reader = BagFrames(recording, plan(recording.topics, parse_mapping("frame: map"), "bag"), "bag")
+        reader = BagFrames(recording, plan(recording.topics, mapping, "bag"), "bag")
         return [s for s in reader.steps() if isinstance(s, RawFrame)], reader
 
 
@@ -68,3 +70,12 @@ def test_a_rotation_that_is_not_quite_of_length_1_stretches_nothing(tmp_path):
     frames, _ = read(tmp_path, Recorded("/tf_static", S // 2, said))
     length = [np.linalg.norm(f.base.position) for f in frames]
     assert length == pytest.approx([np.linalg.norm(f.base.position) for f in make_frames(steps=60)], rel=1e-12)
+
+
+def test_fixed_transforms_of_the_robot_file_count_where_the_bag_has_no_tf(tmp_path):
+    robot = parse_robot(
+        "name: r\nframe: map\ninputs: [{part: base, topic: odom}]\nprimary: odom\n"
+        "transforms: [{parent: map, child: odom, translation: [10.0, 0.0, 0.0]}]\n"
+    )
+    frames, _ = read(tmp_path, mapping=Mapping(robot=robot))
+    assert frames[0].base.position == pytest.approx(make_frames(steps=60)[0].base.position + np.array([10.0, 0, 0]))
