@@ -112,16 +112,16 @@ def _transform(position: Floats, wxyz: Floats) -> Transform:
 
 def _plain(root: Element, base: str) -> tuple[list[Shape], list[str]]:
     _refuse_compiled(root)
-    compiler = root.one("compiler")
-    settings = compiler.attributes if compiler is not None else {}
-    if settings.get("eulerseq", "xyz") != "xyz" or settings.get("coordinate", "local") != "local":
-        assert compiler is not None
-        raise compiler.error(f"these settings: {_NEEDS_MUJOCO}")
+    settings: dict[str, str] = {}
+    for compiler in root.all("compiler"):  # a section may stand several times; they count as one
+        settings |= compiler.attributes
+        if settings.get("eulerseq", "xyz") != "xyz" or settings.get("coordinate", "local") != "local":
+            raise compiler.error(f"these settings: {_NEEDS_MUJOCO}")
     degrees = settings.get("angle", "degree") == "degree"
-    world = root.one("worldbody")
-    if world is None:
+    worlds = list(root.all("worldbody"))
+    if not worlds:
         raise root.error("has no <worldbody>")
-    start = _plain_base(root, world, base)
+    start = _plain_base(root, [body for world in worlds for body in world.all("body")], base)
     shapes: list[Shape] = []
     left_out: list[str] = []
     moving: list[str] = []
@@ -149,8 +149,7 @@ def _refuse_compiled(element: Element) -> None:
         _refuse_compiled(child)
 
 
-def _plain_base(root: Element, world: Element, base: str) -> Element:
-    first = list(world.all("body"))
+def _plain_base(root: Element, first: list[Element], base: str) -> Element:
     if base:
         open_bodies = list(first)
         while open_bodies:

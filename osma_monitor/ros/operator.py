@@ -119,6 +119,9 @@ class Operator:
         return f"{policy or 'episode'}-{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 10**9:09d}"
 
     def _begin(self, request: BeginEpisode.Request, response: BeginEpisode.Response) -> None:
+        running = self._monitor.running
+        if running is not None and request.episode_id == running.episode_id:
+            raise ValueError(f"episode {request.episode_id!r} runs already; end it first, or give another id")
         default = self._monitor.episode_template("")
         policy = request.policy or default.policy
         info = EpisodeInfo(

@@ -223,9 +223,12 @@ MJCF = """<mujoco>
 """
 
 
-def test_mjcf_with_and_without_mujoco_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("before", ["", "<compiler/><worldbody/><compiler angle='radian'/>"])  # sections may repeat
+def test_mjcf_with_and_without_mujoco_gives_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
     pytest.importorskip("mujoco")
-    path = written(tmp_path, MJCF, "cart.xml")
+    path = written(tmp_path, MJCF.replace("<mujoco>", f"<mujoco>{before}"), "cart.xml")
     compiled, left_out = model_shapes(path)
     with monkeypatch.context() as without:
         without.setattr(mjcf.importlib.util, "find_spec", lambda name: None)

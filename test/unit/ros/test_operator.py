@@ -77,3 +77,11 @@ def test_a_file_that_goes_while_it_is_corrected_ends_no_node(served, monkeypatch
     monkeypatch.setattr(module, "episode_files", gone)
     response = services[topics.CORRECT_OUTCOME](CorrectOutcome.Request(episode_id="e", who="Ada", why="seen"))
     assert not response.success and "FileNotFoundError" in response.message
+
+
+def test_an_episode_that_runs_already_is_not_said_to_begin(served):
+    services, monitor = served
+    monitor.running = EpisodeInfo("e")
+    response = services[topics.BEGIN_EPISODE](BeginEpisode.Request(episode_id="e"))
+    assert not response.success and "runs already" in response.message and not monitor.begun
+    assert services[topics.BEGIN_EPISODE](BeginEpisode.Request(episode_id="f")).success
