@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_OK, UserError
+from osma_monitor.core.text import printable
 
 EXIT_INTERNAL = 70
 """A fault of the program itself; OSMA_DEBUG=1 shows where."""
@@ -63,7 +64,7 @@ def fail(name: str, message: str, code: int) -> int:
 
 def one_line(message: str) -> str:
     """The message without line breaks and characters that steer a terminal: names in it come from files of others."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+    return printable(" ".join(message.split()))
 
 
 def _is_ours(error: ImportError) -> bool:

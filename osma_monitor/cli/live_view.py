@@ -14,6 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from osma_monitor.core import text as core_text
+
 STATES = ("OK", "WARN", "VIOLATED", "UNKNOWN")
 STATUS = ("satisfied", "violated", "unknown")
 OUTCOMES = ("unknown", "success", "failure", "aborted")
@@ -37,8 +39,7 @@ _BAR = 20  #: characters of a full margin
 
 def printable(text: str, limit: int = 120) -> str:
     """Text from a message without characters that steer a terminal, cut to ``limit``."""
-    clean = "".join(c if c.isprintable() else "?" for c in str(text)[: limit + 1])
-    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+    return core_text.printable(text, limit - 1)
 
 
 def margin_bar(rho: float, threshold: float) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core.errors import EXIT_OK, UserError
+from osma_monitor.core.text import printable
 from osma_monitor.io.bag.source import bag_name
 from osma_monitor.io.bag.suggest import Suggestion, suggest
 from osma_monitor.io.configuration import monitor_config
@@ -50,10 +51,10 @@ def map_bag(
 def describe(found: Suggestion) -> list[str]:
     """What was found, for people."""
     lines = ["Topics that are read:"]
-    lines += [f"  {part:9} {_plain(topic)}" for part, topic in found.given.items()] or ["  none"]
+    lines += [f"  {part:9} {printable(topic)}" for part, topic in found.given.items()] or ["  none"]
     if found.unused:
         lines.append("Topics that are left unused:")
-        lines += [f"  {_plain(topic)}  {_plain(what)}" for topic, what in found.unused.items()]
+        lines += [f"  {printable(topic)}  {printable(what)}" for topic, what in found.unused.items()]
     lines.append(f"Motion features: {'yes' if found.motion else 'no'}")
     lines.append(f"Clauses that can be judged: {len(found.active)}")
     lines += [f"  {clause}: {what}" for clause, what in found.active.items()]
@@ -62,10 +63,5 @@ def describe(found: Suggestion) -> list[str]:
         lines += [f"  {clause}: {why}" for clause, why in found.inactive.items()]
     if found.hints:
         lines.append("What to look at:")
-        lines += [f"  - {_plain(hint)}" for hint in found.hints]
+        lines += [f"  - {printable(hint)}" for hint in found.hints]
     return lines
-
-
-def _plain(text: str) -> str:
-    """Printable characters only: topic names must not steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)

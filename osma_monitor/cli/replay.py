@@ -22,6 +22,7 @@ import yaml
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.signals.raw import same
+from osma_monitor.core.text import printable
 from osma_monitor.io.bag.frames import BagFrames
 from osma_monitor.io.bag.mapping import Mapping, load_mapping, plan, with_extensions
 from osma_monitor.io.bag.recording import Recording
@@ -105,7 +106,7 @@ def _run(frames: BagFrames, recording: Recording, name: str, rate: float) -> int
 
 def _say(episode: str, summary: Any) -> None:
     verdict = ("safe", "unsafe", "unknown")[summary.safety] if summary is not None else "no answer"
-    print(f"{_printable(episode)}: {verdict}")
+    print(f"{printable(episode)}: {verdict}")
 
 
 @contextmanager
@@ -165,9 +166,9 @@ def _equal(bag: Path, mapping: Mapping, folder: Path) -> bool:
         found = "the node stored no record of it" if other is None else difference(other, _plain(record))
         equal += not found
         if found:
-            print(f"osma: {_printable(name)}: not as `osma score` has it: {_printable(found)}", file=sys.stderr)
+            print(f"osma: {printable(name)}: not as `osma score` has it: {printable(found)}", file=sys.stderr)
     for name in stored:
-        print(f"osma: {_printable(name)}: the node stored it, `osma score` has no such episode", file=sys.stderr)
+        print(f"osma: {printable(name)}: the node stored it, `osma score` has no such episode", file=sys.stderr)
     print(f"{equal} of {count} records equal those of `osma score`, to the last bit")
     return equal == count and not stored
 
@@ -200,7 +201,3 @@ def _first_difference(a: Any, b: Any, where: str) -> tuple[str, Any, Any] | None
 def _short(value: Any) -> str:
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 80 else text[:79] + "…"
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -160,10 +160,6 @@ class RobotModel:
             given.add("gripper")
         return tuple(sorted(given))
 
-    def arm_joints(self) -> frozenset[str]:
-        """Names of the joints that count in max_joint_torque; empty: all."""
-        return frozenset(j.name for j in self.joints if j.arm)
-
     def assembly(self) -> AssemblyConfig:
         """Hold-mode assembly of this robot's inputs."""
         inputs = [Input(i.part, i.topic, round(i.age_limit * SECOND), i.peak_hold) for i in self.inputs]

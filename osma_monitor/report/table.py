@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from osma_monitor.core.text import printable
+
 Kind = Literal["text", "count", "percent", "number", "signed", "p"]
 Format = Literal["text", "csv", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("text", "csv", "markdown", "latex")
@@ -143,11 +145,6 @@ def _names(column: Column) -> list[str]:
 
 def _undefined(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
-
-
-def printable(text: str) -> str:
-    """``text`` without characters that steer a terminal: names come from messages and files of others."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def format_value(value: Any, kind: Kind, digits: int = 1) -> str:

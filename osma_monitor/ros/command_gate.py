@@ -93,7 +93,6 @@ class CommandGate:
             GateConfig(v.mode, round(v.unknown_limit * 1e9), round(v.heartbeat_limit * 1e9), v.hold_latched)
         )
         self._tiers = read_tiers() if v.mode == "slow" else {}
-        self._tier_of: dict[str, str] = {}
         self._objects_time = -math.inf
         self._decision = Decision(1.0)
         self._joints: JointState | None = None

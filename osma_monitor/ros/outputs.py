@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from osma_monitor.core.episode import EpisodeRecord
 from osma_monitor.core.monitor import ClauseEvent, EpisodeMonitor, State, Update
@@ -208,8 +208,3 @@ class StateLatch:
             latched_reasons=list(self._latched_reasons),
             sequence=self.sequence,
         )
-
-
-def reason_text(counts: Mapping[str, int]) -> str:
-    """Counts as one line, the largest first."""
-    return ", ".join(f"{n} {name}" for name, n in sorted(counts.items(), key=lambda item: -item[1]) if n)

@@ -78,7 +78,6 @@ class SafetyMonitor(LifecycleNode):
         self._last_update: tuple[Update, str, int] | None = None  #: with its episode and how many frames were refused
         self._last_frame_wall = self._last_state_wall = time.monotonic()
         self._reporter = Reporter(self.values.stale_after)
-        self._problems: dict[str, str] = {}
         self._cannot_judge = ""
         self._said_off: set[str] = set()
         self._said_not_judged: tuple[str, ...] = ()

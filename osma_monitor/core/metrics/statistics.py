@@ -100,7 +100,7 @@ def bootstrap_means(values: ArrayLike, resamples: int = 10_000, seed: int = 0) -
     one needs no drawing of its own: a binomial says how many of a resample are others, and only those are drawn. Where
     most episodes are safe (depth 0) that is most of the work.
     """
-    sample = _finite(values, "values")
+    sample = np.sort(_finite(values, "values"))  # the order of the episodes must not matter
     n = len(sample)
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, found {resamples}")

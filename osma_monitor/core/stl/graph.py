@@ -69,10 +69,6 @@ class Graph:
     antecedents: tuple[tuple[int, ...], ...]
     reads: tuple[tuple[int, ...], ...]
 
-    def judged_first(self, clause: int) -> bool:
-        """True when the clause is judged at the first stamp (some operator looks ahead), False: at the current one."""
-        return self.nodes[self.roots[clause]].future
-
 
 def build_graph(formulas: Sequence[Formula], gate_signals: Iterable[str] = ()) -> Graph:
     """Merges formulas into one graph; ``gate_signals`` are Boolean (names that no formula reads are allowed)."""

@@ -14,7 +14,6 @@ from typing import Final
 UNARY_TERMS: Final = frozenset({"neg", "abs", "sqrt", "exp"})
 BINARY_TERMS: Final = frozenset({"+", "-", "*", "/", "pow", "min", "max"})
 COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
-CONNECTIVES: Final = frozenset({"not", "and", "or", "implies", "iff", "xor"})
 FUTURE: Final = frozenset({"always", "eventually", "until", "next"})
 PAST: Final = frozenset({"historically", "once", "since", "prev", "rise", "fall"})
 TEMPORAL: Final = FUTURE | PAST

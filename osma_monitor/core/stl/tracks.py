@@ -119,10 +119,6 @@ def window_minimum(a: Track, starts: Index, stops: Index) -> Track:
     return settle(range_minimum(a.lower, starts, stops), range_minimum(a.upper, starts, stops), rho)
 
 
-def window_maximum(a: Track, starts: Index, stops: Index) -> Track:
-    return negate(window_minimum(negate(a), starts, stops))
-
-
 def _chain(hold: Array, release: Array, first: Index) -> Array:
     """``s[i] = max(release[i], min(hold[i], s[i-1]))`` inside each episode, by doubling over composed clamps."""
     low, high = release.copy(), hold.copy()

@@ -13,6 +13,7 @@ from osma_monitor.core.monitor import MonitorConfig
 from osma_monitor.core.signals.deriver import capabilities, unavailable
 from osma_monitor.core.signals.raw import PARTS, RawFrame
 from osma_monitor.core.signals.schema import SCHEMA
+from osma_monitor.core.text import printable
 from osma_monitor.io.bag.base import Topic
 from osma_monitor.io.bag.frames import BagFrames
 from osma_monitor.io.bag.mapping import InfoRule, Mapping, Plan, plan
@@ -97,7 +98,7 @@ def _unused(topics: Table[str, Topic], found: Plan) -> dict[str, str]:
 
 
 def _yaml(path: Path, found: Plan, robot: str, templates: tuple[str, ...], frame: RawFrame) -> str:
-    name = "".join(c if c.isprintable() else "?" for c in path.name)
+    name = printable(path.name)
     lines = [f"# How osma reads {name}. Written by `osma map`; change it where it guessed wrong."]
     lines.append(f"robot: {robot}" if robot else "# robot: turtlebot            # joints, units, frames, footprint")
     if found.frame is not None:

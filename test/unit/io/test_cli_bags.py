@@ -163,7 +163,7 @@ def test_score_says_one_line_of_each_bad_input_and_scores_the_rest(
     good = write_bag(tmp_path / "good", episode(0, 40))
     assert main(["score", *bad_source(kind, tmp_path / "bad"), str(good)]) == 2
     shown = capsys.readouterr()
-    assert f"n = {episodes} episodes" in shown.out
+    assert f"n = {episodes} episode" in shown.out
     said = [text for text in shown.err.splitlines() if line in text]
     assert len(said) == 1 and said[0].startswith("osma: ") and "bad" in said[0]
     assert "Traceback" not in shown.err

@@ -136,7 +136,7 @@ def test_only_fresh_trouble_raises_a_warning():
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("a\nb\x1b[31m", "a\ufffdb\ufffd[31m"), ("x" * 300, "x" * 200 + "…"), ("", ""), ("é ok", "é ok")],
+    [("a\nb\x1b[31m", "a?b?[31m"), ("x" * 300, "x" * 200 + "…"), ("", ""), ("é ok", "é ok")],
 )
 def test_text_from_messages_is_one_harmless_line(text, expected):
     assert printable(text) == expected
