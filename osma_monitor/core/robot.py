@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from osma_monitor.core.errors import UserError
 from osma_monitor.core.signals.assembler import AssemblyConfig, Input
 from osma_monitor.core.signals.raw import Floats, Joints
 from osma_monitor.core.signals.transforms import Seven, Transform, TransformBuffer, with_unit_rotation
@@ -187,8 +188,13 @@ def with_prefixes(robot: RobotModel, frames: str = "", joints: str = "") -> Robo
     """The robot file for one of several equal robots.
 
     ``frames`` goes before every frame but the shared ones and those that begin with a slash, ``joints`` before the
-    names of joints in messages; the joints' own names, which records show, stay.
+    names of joints in messages; the joints' own names, which records show, stay. Raises UserError for joints of a file
+    that lists none: there would be nothing to tell whose they are.
     """
+    if joints and not robot.joints:
+        raise UserError(
+            f"robot {robot.name}: the prefix {joints!r} goes before joints of the robot file, which lists none"
+        )
 
     def framed(name: str) -> str:
         shared = not name or name.startswith("/") or name in SHARED_FRAMES

@@ -140,6 +140,8 @@ class SafetyMonitor(LifecycleNode):
 
     def _load_robot(self) -> RobotModel | None:
         v = self.values
+        if not v.robot and (v.frame_prefix or v.joint_prefix):
+            raise UserError("frame_prefix and joint_prefix go before names of a robot file: give the parameter robot")
         return with_prefixes(load_robot(v.robot), v.frame_prefix, v.joint_prefix) if v.robot else None
 
     def _failed(self, error: Exception) -> TransitionCallbackReturn:

@@ -76,6 +76,7 @@ def test_the_monitor_ends_with_zero_fifty_times(nodes, observer, tmp_path, numbe
         ("safety_monitor", {"suite": "so11"}, ["no suite 'so11'", "did you mean so101"]),
         ("safety_monitor", {"suite": "so101", "task": "buter"}, ["no task 'buter'", "did you mean butter"]),
         ("safety_monitor", {"extensions": ["base_sped_limit"]}, ["did you mean base_speed_limit"]),
+        ("safety_monitor", {"joint_prefix": "left_"}, ["joint_prefix", "give the parameter robot"]),
         ("mujoco_bridge", {}, ["nothing to run"]),
         ("mujoco_bridge", {"tasks": ["kitchen/layout9/A/baby"]}, ["layout9"]),
         ("mujoco_bridge", {"tasks": ["a"], "lockstep_participants": ["policy", "robot"]}, ["'robot'", "'monitor'"]),

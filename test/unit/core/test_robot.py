@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from osma_monitor.core.errors import UserError
 from osma_monitor.core.robot import (
     FixedTransform,
     ForceSensor,
@@ -97,3 +98,9 @@ def test_prefixes_make_one_file_serve_several_robots():
     joints = convert_joints(left, ["left_motor_1", "right_a", "left_a"], [1.0, 2.0, 3.0], [], [])
     assert joints.name == ("a", "b") and joints.position.tolist() == [3.0, 1.0]
     assert with_prefixes(robot) == replace(robot, joints=(JointSpec("a", source="a"), robot.joints[1]))
+
+
+def test_a_joint_prefix_of_a_file_without_joints_is_an_error():
+    with pytest.raises(UserError, match="'left_' goes before joints of the robot file, which lists none"):
+        with_prefixes(RobotModel("r"), "left/", "left_")
+    assert with_prefixes(RobotModel("r", frame="odom"), "left/").frame == "left/odom"
