@@ -97,7 +97,8 @@ class CommandGate:
         self._decision = Decision(1.0)
         self._joints: JointState | None = None
         self._frame_id = conversions.BASE_FRAME
-        self._moves_base = self._moves_joints = False
+        self._moves_base = False
+        self._target: JointState | None = None  #: the latest that came in
         self.passed = self.held = 0
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         kind = TwistStamped if v.stamped else Twist
@@ -170,34 +171,17 @@ class CommandGate:
         self._twist.publish(message)
 
     def _on_target(self, message: JointState) -> None:
-        self._moves_joints = True
+        self._target = message
         decision = self._decide()
         if decision.scale < 1.0:
             self.held += 1
-            held = self._towards(message, decision.scale)
+            held = held_back(message, self._joints, decision.scale)
             if held is None:
                 return  # where the joints are is not known: the last target stands
             message = held
         else:
             self.passed += 1
         self._targets.publish(message)
-
-    def _towards(self, target: JointState, scale: float) -> JointState | None:
-        """A part of the way from the measured position to the target."""
-        measured = self._joints
-        if measured is None:
-            return None
-        names = list(target.name) or list(measured.name)[: len(target.position)]
-        index = {name: i for i, name in enumerate(measured.name)}
-        if len(names) != len(target.position) or any(
-            n not in index or index[n] >= len(measured.position) for n in names
-        ):
-            return None
-        now = [measured.position[index[n]] for n in names]
-        if not all(map(math.isfinite, now)):
-            return None
-        moved = [q + scale * (t - q) for q, t in zip(now, target.position, strict=True)]
-        return JointState(header=target.header, name=names, position=moved)
 
     def _zero(self) -> Any:
         if not self.values.stamped:
@@ -206,20 +190,14 @@ class CommandGate:
 
     def _hold(self) -> None:
         """While the robot is held, say so again and again: the policy may be silent, and a driver may time out."""
-        if not (self._moves_base or self._moves_joints) or self._decide().scale > 0.0:
+        if not (self._moves_base or self._target) or self._decide().scale > 0.0:
             return
         if self._moves_base:
             self._twist.publish(self._zero())
-        if self._moves_joints and self._joints is not None:
-            stay = self._towards(
-                JointState(
-                    header=conversions.header(self.node.get_clock().now().nanoseconds),
-                    name=self._joints.name,
-                    position=self._joints.position,
-                ),
-                0.0,
-            )
+        if self._target is not None:
+            stay = held_back(self._target, self._joints, 0.0)
             if stay is not None:
+                stay.header = conversions.header(self.node.get_clock().now().nanoseconds)
                 self._targets.publish(stay)
 
     def _diagnose(self) -> None:
@@ -236,6 +214,28 @@ class CommandGate:
         stamp = self.node.get_clock().now().nanoseconds
         name = self.node.get_fully_qualified_name().strip("/")
         self._diagnostics.publish(diagnostics.to_message(name, stamp, [concern]))
+
+
+def held_back(target: JointState, measured: JointState | None, scale: float) -> JointState | None:
+    """The target at a scale (0: stop, 1: as it came); None where no safe part of it can be said.
+
+    Positions go that part of the way from the measured ones, velocities are scaled. Efforts are left out: no effort is
+    a stop for every robot. Positions need the measured ones of their joints; without names the measured order holds.
+    """
+    names = list(target.name)
+    position: list[float] = []
+    if target.position:
+        if measured is None:
+            return None
+        names = names or list(measured.name)[: len(target.position)]
+        at = dict(zip(measured.name, measured.position, strict=False))
+        if len(names) != len(target.position) or not all(math.isfinite(at.get(n, math.nan)) for n in names):
+            return None
+        position = [at[n] + scaled(t - at[n], scale) for n, t in zip(names, target.position, strict=True)]
+    velocity = [scaled(v, scale) for v in target.velocity]
+    if not position and not velocity:
+        return None
+    return JointState(header=target.header, name=names, position=position, velocity=velocity)
 
 
 def main() -> int:

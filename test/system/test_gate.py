@@ -67,8 +67,8 @@ class Robot:
         self._command.publish(command)
         return self.observer.until(answer, "the command", 10, self.gate)
 
-    def target(self, positions):
-        self._target.publish(JointState(header=header(7), name=list("ab"), position=positions))
+    def target(self, positions=(), velocities=()):
+        self._target.publish(JointState(header=header(7), name=list("ab"), position=positions, velocity=velocities))
 
 
 def test_observe_passes_everything_unchanged(observer, nodes):
@@ -153,6 +153,19 @@ def test_a_joint_stop_is_the_measured_position_not_zero(observer, nodes):
 
     observer.until(held, "a joint target", 10, robot.gate)
     assert list(robot.joints_out[-1].position) == [0.4, -0.2]
+
+
+def test_a_joint_velocity_is_stopped_and_stays_stopped(observer, nodes):
+    robot = Robot(observer, nodes, mode="stop")
+
+    def commanded():
+        robot.target(velocities=[0.5, -0.5])
+        return robot.joints_out
+
+    observer.until(commanded, "a joint velocity", 10, robot.gate)
+    before = len(robot.joints_out)
+    observer.until(lambda: len(robot.joints_out) > before + 3, "zeros without a command", 10, robot.gate)
+    assert all(list(m.velocity) == [0.0, 0.0] and list(m.name) == ["a", "b"] for m in robot.joints_out)
 
 
 def test_the_gate_says_nothing_before_it_was_asked_to_move(observer, nodes):

@@ -1,4 +1,6 @@
-"""What the gate takes for the nearest obstacle."""
+"""What the gate makes of a joint target."""
+
+from __future__ import annotations
 
 import math
 
@@ -6,37 +8,46 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-from osma_monitor.msg import ObjectStates
+from sensor_msgs.msg import JointState
 
-from osma_monitor.ros.command_gate import nearest_obstacle
+from osma_monitor.ros.command_gate import held_back
 
 pytestmark = pytest.mark.ros
-TIERS = {"vase": "moderate", "box": "low"}
+
+MEASURED = JointState(name=["b", "a"], position=[1.0, 2.0])
 
 
-def seen(*objects, **arrays):
-    category, role, distance = (list(column) for column in zip(*objects, strict=True))
-    message = ObjectStates(category=category, role=role, distance=distance)
-    for name, value in arrays.items():
-        setattr(message, name, value)
-    return nearest_obstacle(message, TIERS)
+@pytest.mark.parametrize(
+    ("target", "scale", "position", "velocity"),
+    [
+        (JointState(name=["a", "b"], position=[4.0, 3.0]), 0.5, [3.0, 2.0], []),
+        (JointState(name=["a", "b"], position=[4.0, math.nan]), 0.0, [2.0, 1.0], []),
+        (JointState(position=[3.0]), 0.5, [2.0], []),
+        (JointState(name=["a"], velocity=[0.8]), 0.25, [], [0.2]),
+        (JointState(name=["a"], velocity=[math.inf]), 0.0, [], [0.0]),
+        (JointState(name=["a"], position=[4.0], velocity=[1.0], effort=[9.0]), 0.0, [2.0], [0.0]),
+    ],
+)
+def test_a_target_is_held_back(target, scale, position, velocity):
+    held = held_back(target, MEASURED, scale)
+    assert (list(held.position), list(held.velocity), list(held.effort)) == (position, velocity, [])
 
 
-BOX, VASE, PERSON = ("box", "obstacle", 0.5), ("vase", "obstacle", 0.4), ("", "human", 0.3)
+@pytest.mark.parametrize(
+    ("target", "measured"),
+    [
+        (JointState(name=["a"], position=[1.0]), None),
+        (JointState(name=["c"], position=[1.0]), MEASURED),
+        (JointState(name=["a"], position=[1.0]), JointState(name=["a"], position=[math.nan])),
+        (JointState(name=["a"], position=[1.0]), JointState(name=["a"])),
+        (JointState(name=["a"], position=[1.0, 2.0]), MEASURED),
+        (JointState(name=["a"], effort=[1.0]), MEASURED),
+        (JointState(), MEASURED),
+    ],
+)
+def test_where_nothing_safe_can_be_said_nothing_is(target, measured):
+    assert held_back(target, measured, 0.5) is None
 
 
-def test_the_nearest_obstacle_and_its_tier():
-    assert seen(BOX, VASE) == ("moderate", 0.4)
-    assert seen(BOX, VASE, PERSON) == ("high", 0.3)
-    assert seen(("mug", "target", 0.1)) == ("", math.inf)
-    assert nearest_obstacle(ObjectStates(), TIERS) == ("", math.inf)
-
-
-def test_an_unknown_distance_hides_no_person_behind_a_robust_box():
-    tier, distance = seen(("box", "obstacle", math.nan), PERSON)
-    assert tier == "" and math.isnan(distance)
-
-
-def test_arrays_that_do_not_fit_are_no_free_way():
-    tier, distance = seen(PERSON, distance=[])
-    assert tier == "" and math.isnan(distance)
+def test_velocities_stop_without_measured_joints():
+    assert list(held_back(JointState(name=["a"], velocity=[1.0]), None, 0.0).velocity) == [0.0]
