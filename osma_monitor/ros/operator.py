@@ -122,6 +122,8 @@ class Operator:
         running = self._monitor.running
         if running is not None and request.episode_id == running.episode_id:
             raise ValueError(f"episode {request.episode_id!r} runs already; end it first, or give another id")
+        if request.episode_id and request.episode_id == self._monitor.last_ended:
+            raise ValueError(f"episode {request.episode_id!r} has just ended; give another id, or none for a new one")
         default = self._monitor.episode_template("")
         policy = request.policy or default.policy
         info = EpisodeInfo(

@@ -79,6 +79,7 @@ class SafetyMonitor(LifecycleNode):
         self._last_frame_wall = self._last_state_wall = time.monotonic()
         self._reporter = Reporter(self.values.stale_after)
         self._cannot_judge = ""
+        self.last_ended = ""  #: id of the latest episode that ended
         self._said_off: set[str] = set()
         self._said_not_judged: tuple[str, ...] = ()
         self._polled_wall = 0.0
@@ -466,6 +467,7 @@ class SafetyMonitor(LifecycleNode):
         for note in notes if cut_off == end.episode_id else ():
             self.tracker.note(note)
         finished = self.tracker.end(end)
+        self.last_ended = end.episode_id
         if finished is None:
             if self._cannot_judge:
                 self._summary.publish(

@@ -54,6 +54,8 @@ def test_a_robot_file_gives_units_names_and_episodes_by_hand(arm, observer, node
     assert ended.success and ended.episode_id == begun.episode_id
     observer.until(lambda: summaries, "the summary", 10, monitor)
     assert not call(observer, EndEpisode, topics.END_EPISODE, outcome=1).success
+    again = call(observer, BeginEpisode, topics.BEGIN_EPISODE, episode_id=begun.episode_id)
+    assert not again.success and "has just ended" in again.message
     [record] = read_episodes(run)
     assert record.outcome.status == "failure" and record.outcome.reason == "dropped it (says Ada)"
     assert record.info.task == "butter" and record.info.robot == "so101" and record.complete and not record.partial
