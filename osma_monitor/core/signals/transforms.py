@@ -120,9 +120,8 @@ class _Edge:
 class TransformBuffer:
     """Set fixed and stamped transforms; look up a path at a stamp.
 
-    ``history_ns`` bounds memory; a stamp further than ``extrapolate_ns`` outside an edge's history is refused, so
-    that a stale
-    transform is never taken as the present one.
+    ``history_ns`` bounds memory; a stamp further than ``extrapolate_ns`` from every transform of an edge is refused,
+    outside its history and in a gap of it, so that a stale transform is never taken as the present one.
     """
 
     def __init__(self, history_ns: int = 10 * SECOND, extrapolate_ns: int = SECOND // 2) -> None:
@@ -195,12 +194,12 @@ class TransformBuffer:
         edge = self._edges[child]
         if edge.fixed is not None:
             return edge.fixed
-        outside = max(edge.stamps[0] - stamp_ns, stamp_ns - edge.stamps[-1])
-        if outside > self._extrapolate_ns:
-            raise StaleTransformError(
-                f"transform {edge.parent} -> {child} is {outside / SECOND:.2f} s away from the stamp asked for"
-            )
         i = bisect_right(edge.stamps, stamp_ns)
+        away = min(abs(stamp_ns - stamp) for stamp in edge.stamps[max(i - 1, 0) : i + 1])
+        if away > self._extrapolate_ns:
+            raise StaleTransformError(
+                f"transform {edge.parent} -> {child} is {away / SECOND:.2f} s away from the stamp asked for"
+            )
         if i in (0, len(edge.stamps)):
             return edge.values[max(i - 1, 0)]
         before, after = edge.values[i - 1], edge.values[i]

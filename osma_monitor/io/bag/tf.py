@@ -139,12 +139,12 @@ class TransformTree:
         if edge.fixed is not None:
             return edge.fixed
         stamps = edge.stamps
-        outside = max(stamps[0] - stamp_ns, stamp_ns - stamps[-1])
-        if outside > self._extrapolate_ns:
-            raise StaleTransformError(
-                f"transform {edge.parent} -> {child} is {outside / SECOND:.2f} s away from the stamp asked for"
-            )
         i = bisect_right(stamps, stamp_ns)
+        away = min(abs(stamp_ns - stamp) for stamp in stamps[max(i - 1, 0) : i + 1])
+        if away > self._extrapolate_ns:
+            raise StaleTransformError(
+                f"transform {edge.parent} -> {child} is {away / SECOND:.2f} s away from the stamp asked for"
+            )
         if i in (0, len(stamps)):
             return edge.values[max(i - 1, 0)]
         before, after = edge.values[i - 1], edge.values[i]

@@ -53,7 +53,7 @@ def test_between_two_stamps_and_outside_them():
     b = TransformBuffer(extrapolate_ns=S // 10)
     for t, x in ((1, 0.0), (2, 1.0)):
         b.set("odom", "base", t * S, Transform(np.array([x, 0, 0]), np.array([0, 0, 0, 1.0])))
-    assert b.lookup("odom", "base", S + S // 4).translation[0] == pytest.approx(0.25)
+    assert b.lookup("odom", "base", S + S // 20).translation[0] == pytest.approx(0.05)
     assert b.lookup("odom", "base", 2 * S + S // 20).translation[0] == 1.0
     with pytest.raises(UnknownFrameError, match=r"1\.00 s away"):
         b.lookup("odom", "base", 3 * S)
@@ -96,6 +96,16 @@ def test_a_path_that_is_known_but_old_is_told_from_none():
     with pytest.raises(UnknownFrameError) as raised:
         b.lookup("odom", "camera", S)
     assert not isinstance(raised.value, StaleTransformError)
+
+
+def test_a_gap_inside_the_history_is_not_crossed():
+    b = TransformBuffer()
+    for t in (1, 5):
+        b.set("odom", "base", t * S, Transform(np.array([float(t), 0, 0]), np.array([0, 0, 0, 1.0])))
+    with pytest.raises(StaleTransformError, match=r"odom -> base is 2\.00 s away"):
+        b.lookup("odom", "base", 3 * S)
+    for near in (1.5, 4.5):
+        assert b.lookup("odom", "base", round(near * S)).translation[0] == near
 
 
 def test_an_error_names_some_of_many_frames_and_no_way_is_followed_without_end():
