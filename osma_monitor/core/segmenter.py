@@ -20,6 +20,8 @@ SECOND = 1_000_000_000
 _DELIVERY = SECOND // 2
 #: Of the time between two looks no more counts as silence: a process that stood still has frames waiting.
 _LONGEST_LOOK = SECOND // 4
+#: Events of next episodes that wait for the end of one.
+_MOST_LATER = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,9 @@ class RuleSegmenter:
     A silence ends an episode as a gap in the stamps would: equal frames give equal episodes, whenever that was
     noticed. Frames within the gap that come after it (a network that stood still) are counted as ``late_after_gap``
     and begin an episode whose first frames are missing.
+
+    What was announced by message or by hand ends as it was announced, or at ``max_ns``, by no rule. Its end waits for
+    the frames up to its stamp, as that of :class:`MessageSegmenter` does.
     """
 
     def __init__(
@@ -206,8 +211,13 @@ class RuleSegmenter:
         max_ns: int = 3600 * SECOND,
         pause_ns: int = 0,
         last: str = "source ended",
+        timeout_ns: int = 2 * SECOND,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self._timeout_ns = timeout_ns
+        self._end: End | None = None  #: was announced; frames up to its stamp are due
+        self._end_received_ns = 0
+        self._later: deque[tuple[Begin | End, int]] = deque()  #: what was said of the next episode meanwhile
         self._info, self._starts, self._ends, self._max_ns = info, starts, ends, max_ns
         self._pause_ns, self._last = pause_ns, last
         self._by_rule = False  #: the rule began the running episode, and nobody has promised to end it
@@ -225,12 +235,20 @@ class RuleSegmenter:
 
     def event(self, event: Begin | End, now_ns: int | None = None) -> list[Step]:
         """A message overrides the rule for this episode. One that is sent again, or ends another one, is counted."""
+        now = event.stamp_ns if now_ns is None else now_ns
         runs = self._begin.info.episode_id if self._begin is not None else ""
+        if self._end is not None:
+            name = event.info.episode_id if isinstance(event, Begin) else event.episode_id
+            if name and name in (runs, self._last_id, self._end.episode_id):
+                self.counts["repeated_event"] += 1
+                return []
+            self._later.append((event, now))
+            return self._close() if len(self._later) > _MOST_LATER else []
         if isinstance(event, Begin):
             if event.info.episode_id and event.info.episode_id in (runs, self._last_id):
                 self.counts["repeated_event"] += 1
                 return []
-            steps = self._finish(Outcome("aborted", "a new episode began"), complete=False)
+            steps: list[Step] = [*self._finish(Outcome("aborted", "a new episode began"), complete=False)]
             self._begin, self._by_rule, self._paused = event, False, False
             self._previous = None  # what came before belongs to no pause of this episode
             return [*steps, event]
@@ -241,16 +259,38 @@ class RuleSegmenter:
             if not self._by_rule:
                 self.counts["end_without_start"] += 1
                 return []
-        ends = [s for s in self._finish(event.outcome, complete=event.complete) if isinstance(s, End)]
-        return [replace(s, attributes=event.attributes, frames=event.frames) for s in ends]
+        if self._begin is None:
+            self.counts["end_without_start"] += 1
+            return []
+        self._end, self._end_received_ns, self._by_rule = event, now, False
+        reached = max(self._begin.stamp_ns - 1, self._previous.stamp_ns if self._previous is not None else 0)
+        return self._close() if reached >= event.stamp_ns else []
+
+    def _close(self) -> list[Step]:
+        """The episode ends as its end message says; what waited for that follows."""
+        assert self._end is not None
+        event, self._end = self._end, None
+        ends = self._finish(event.outcome, complete=event.complete)
+        steps: list[Step] = [replace(s, attributes=event.attributes, frames=event.frames) for s in ends]
+        while self._later and self._end is None:
+            steps += self.event(*self._later.popleft())
+        return steps
 
     def push(self, frame: RawFrame, now_ns: int | None = None) -> list[Step]:
         """Take a frame."""
+        if self._end is not None and frame.stamp_ns > self._end.stamp_ns:
+            return self._close() + self.push(frame, now_ns)
+        steps = self._ruled(frame, now_ns)
+        if self._end is not None and frame.stamp_ns == self._end.stamp_ns:
+            steps += self._close()
+        return steps
+
+    def _ruled(self, frame: RawFrame, now_ns: int | None) -> list[Step]:
         steps: list[Step] = []
         previous, self._previous = self._previous, frame
         self._quiet_ns, self._looked_ns = 0, frame.stamp_ns if now_ns is None else now_ns
         if self._begin is not None and previous is not None:
-            reason = self._ends(frame, previous)
+            reason = self._ends(frame, previous) if self._by_rule else ""
             if not reason and frame.stamp_ns - self._begin.stamp_ns > self._max_ns:
                 reason = "longest episode reached"
                 steps += self._finish(Outcome("unknown", reason), previous.stamp_ns)
@@ -280,7 +320,11 @@ class RuleSegmenter:
         return self._begin
 
     def poll(self, now_ns: int, stopping: bool = False) -> list[Step]:
-        """A silence ends the episode. ``stopping``: this is the last look, there is no delivery to wait for."""
+        """A silence ends the episode, and frames that an end message promised are given up. ``stopping``: this is the
+        last look, there is no delivery to wait for.
+        """
+        if self._end is not None:
+            return self._close() if now_ns - self._end_received_ns > self._timeout_ns else []
         if not self._pause_ns or self._begin is None or not self._by_rule:
             return []
         self._quiet_ns += min(max(now_ns - self._looked_ns, 0), _LONGEST_LOOK)
@@ -288,13 +332,15 @@ class RuleSegmenter:
         if self._quiet_ns <= self._pause_ns + (0 if stopping else _DELIVERY):
             return []
         self._paused = True
-        return self._finish(Outcome("unknown", "gap"))
+        return list(self._finish(Outcome("unknown", "gap")))
 
     def finish(self, reason: str = "") -> list[Step]:
         """The source is gone: the running episode ends here, regularly."""
-        return self._finish(Outcome("unknown", reason or self._last))
+        if self._end is not None:
+            return self._close() + self.finish(reason)
+        return list(self._finish(Outcome("unknown", reason or self._last)))
 
-    def _finish(self, outcome: Outcome, stamp_ns: int | None = None, complete: bool = True) -> list[Step]:
+    def _finish(self, outcome: Outcome, stamp_ns: int | None = None, complete: bool = True) -> list[End]:
         if self._begin is None:
             return []
         last = (
@@ -305,7 +351,9 @@ class RuleSegmenter:
         return [end]
 
 
-def by_gap(info: EpisodeInfo, gap_ns: int = 2 * SECOND, max_ns: int = 3600 * SECOND) -> RuleSegmenter:
+def by_gap(
+    info: EpisodeInfo, gap_ns: int = 2 * SECOND, max_ns: int = 3600 * SECOND, timeout_ns: int = 2 * SECOND
+) -> RuleSegmenter:
     """A new episode after every pause longer than ``gap_ns``; the first frame begins the first one.
 
     The pause may be seen in the stamps or, by :meth:`RuleSegmenter.poll`, before the next frame comes. What ends the
@@ -318,6 +366,7 @@ def by_gap(info: EpisodeInfo, gap_ns: int = 2 * SECOND, max_ns: int = 3600 * SEC
         max_ns,
         gap_ns,
         "gap",
+        timeout_ns,
     )
 
 
@@ -326,13 +375,18 @@ def whole(info: EpisodeInfo) -> RuleSegmenter:
     return RuleSegmenter(info, lambda frame, previous: True, lambda frame, previous: "", 1 << 62)
 
 
-def by_edge(info: EpisodeInfo, signal: Callable[[RawFrame], bool | None], max_ns: int = 3600 * SECOND) -> RuleSegmenter:
+def by_edge(
+    info: EpisodeInfo,
+    signal: Callable[[RawFrame], bool | None],
+    max_ns: int = 3600 * SECOND,
+    timeout_ns: int = 2 * SECOND,
+) -> RuleSegmenter:
     """An episode while ``signal(frame)`` is true; an unknown value (None) changes nothing."""
 
     def ends(frame: RawFrame, previous: RawFrame) -> str:
         return "edge" if signal(frame) is False else ""
 
-    return RuleSegmenter(info, lambda frame, previous: signal(frame) is True, ends, max_ns)
+    return RuleSegmenter(info, lambda frame, previous: signal(frame) is True, ends, max_ns, timeout_ns=timeout_ns)
 
 
 def by_times(info: EpisodeInfo, spans_ns: Sequence[tuple[int, int]], max_ns: int = 3600 * SECOND) -> RuleSegmenter:

@@ -274,13 +274,14 @@ class SafetyMonitor(LifecycleNode):
 
     def _segmenter(self) -> Segmenter:
         v = self.values
+        promised = round(v.end_timeout * 1e9)
         if self.episode_rule == "message":
-            return MessageSegmenter(timeout_ns=round(v.end_timeout * 1e9))
+            return MessageSegmenter(timeout_ns=promised)
         info = self.episode_template(f"{v.policy or 'episode'}-{time.strftime('%Y%m%dT%H%M%S')}")
         limit = round(v.episode_limit * 1e9)
         if self.episode_rule == "gap":
-            return by_gap(info, round(v.gap * 1e9), limit)
-        return by_edge(info, lambda frame: frame.gripper, limit)
+            return by_gap(info, round(v.gap * 1e9), limit, promised)
+        return by_edge(info, lambda frame: frame.gripper, limit, promised)
 
     def episode_template(self, episode_id: str) -> EpisodeInfo:
         """What the parameters say of an episode that no event describes."""

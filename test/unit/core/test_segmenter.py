@@ -268,3 +268,65 @@ def test_an_end_that_says_that_it_was_cut_off_ends_no_complete_episode():
     g.push(frame(1))
     [ended] = g.event(End(S, Outcome("failure"), "", complete=False))
     assert not ended.complete
+
+
+def test_the_end_of_an_episode_waits_for_its_frames_under_a_rule_too():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    steps = g.event(begin(1)) + g.push(frame(1)) + g.event(end(3)) + g.push(frame(2)) + g.push(frame(3))
+    assert shape(steps) == ["a", 1, 2, 3, ("a", "success")] and steps[-1].stamp_ns == 3 * S
+    assert g.event(end(3)) == [] and g.counts["repeated_event"] == 1
+    assert shape(g.push(frame(4))) == ["bag-0001", 4]
+    # of an episode whose START was lost, and whose last frame is
+    assert g.event(End(7 * S, Outcome("failure"), "b", attributes={"x": "y"}, frames=3)) == []
+    steps = g.push(frame(6)) + g.push(frame(8))
+    assert shape(steps) == [6, ("bag-0001", "failure"), "bag-0002", 8]
+    assert (steps[1].stamp_ns, steps[1].attributes, steps[1].frames) == (6 * S, {"x": "y"}, 3)
+
+
+def test_a_promised_frame_that_never_comes_under_a_rule():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=S, timeout_ns=3 * S)
+    g.event(begin(1), 101 * S)
+    g.push(frame(1), 101 * S)
+    assert g.event(end(3), 103 * S) == [] and wait(g, 103 * S, 2.9) == [] and g.running
+    (ended,) = g.poll(107 * S)
+    assert shape([ended]) == [("a", "success")] and ended.complete and ended.stamp_ns == S and not g.running
+    g.event(begin(10, "b"))
+    g.push(frame(10))
+    g.event(end(11, "b"))
+    assert shape(g.finish()) == [("b", "success")], "the end of the source takes nothing of what was said"
+
+
+def test_what_is_said_meanwhile_of_the_next_episode_waits_under_a_rule_too():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    steps = g.event(begin(1)) + g.push(frame(1)) + g.event(end(3)) + g.event(begin(4, "b")) + g.event(end(5, "b"))
+    assert shape(steps) == ["a", 1]
+    steps = [s for t in (2, 3, 4, 5) for s in g.push(frame(t))]
+    assert shape(steps) == [2, 3, ("a", "success"), "b", 4, 5, ("b", "success")]
+    g.event(begin(6, "c"))
+    g.event(end(7, "c"))
+    g.event(begin(8, "d"))
+    assert shape(g.finish()) == [("c", "success"), "d", ("d", "unknown")]
+
+
+def test_an_episode_by_hand_without_a_frame_ends_at_once():
+    g = by_gap(EpisodeInfo("bag"), gap_ns=2 * S)
+    g.push(frame(1))
+    g.event(Begin(S + 1, EpisodeInfo("a")))
+    assert shape(g.event(end(1))) == [("a", "success")]
+    assert g.event(end(1, "z")) == [] and g.event(end(1, "")) == [] and g.counts["end_without_start"] == 2
+
+
+@pytest.mark.parametrize("rule", ["gap", "gripper", "times"])
+def test_a_rule_ends_only_what_it_began(rule: str):
+    info = EpisodeInfo("bag")
+    g = {
+        "gap": by_gap(info, gap_ns=S),
+        "gripper": by_edge(info, lambda f: f.gripper),
+        "times": by_times(info, [(S, 2 * S)]),
+    }[rule]
+    steps = g.event(begin(1)) + [s for t in (1, 2, 9, 10) for s in g.push(frame(t, False))] + g.event(end(10))
+    assert shape(steps) == ["a", 1, 2, 9, 10, ("a", "success")]
+    steps = g.push(frame(11, True)) + g.push(frame(20, False)) + g.finish()
+    ruled = {"gap": ["bag-0001", 11, ("bag-0001", "unknown"), "bag-0002", 20, ("bag-0002", "unknown")],
+             "gripper": ["bag-0001", 11, ("bag-0001", "unknown")], "times": []}  # fmt: skip
+    assert shape(steps) == ruled[rule], "its own episodes end as ever"
