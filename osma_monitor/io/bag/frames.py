@@ -47,9 +47,13 @@ _BATCH = 256
 _QUEUE_LIMIT = 20_000
 #: A stamp below this is a simulator's clock or a boot time, not a date.
 _EPOCH_SECONDS = 1e8
+_EPOCH_NS = round(_EPOCH_SECONDS * SECOND)
 
 #: Late, held too long, sent twice: usual on hardware and in lock-step; the frames say what they lack.
 _HARMLESS = (": stale", ": duplicate", ": late", ": incomplete", "outside episode")
+
+#: Stamp, rank, topic, number, receipt, whether it is near the newest stamp of those before it, message.
+_Waiting = tuple[int, int, str, int, int, bool, Any]
 
 OnProgress = Callable[[float, float], None]  #: fraction of the bag (NaN: not known), seconds of recording read
 
@@ -114,6 +118,7 @@ class BagFrames:
         self._early: list[tuple[str, int, Any]] = []
         self._session = ""
         self._last_frame_ns = 0
+        self._clock_ns = 0  #: newest stamp that was taken: what receipt time is to the live node, at a fixed rate
         self._pending: list[RawFrame] = []
         self._segmenter: MessageSegmenter | RuleSegmenter | None = None
         self.facts.mode = self._mode()
@@ -149,7 +154,7 @@ class BagFrames:
             yield step
 
     def _steps(self) -> Iterator[Step]:
-        queue: list[tuple[int, int, str, int, int, Any]] = []
+        queue: list[_Waiting] = []
         primary = self._primary_topic()
         newest: dict[str, int] = {}
         newest_stamp = number = last_received = 0
@@ -184,9 +189,12 @@ class BagFrames:
             elif 0 < stamp < (newest_stamp if is_event else newest.get(topic, 0)) - SECOND:
                 # the clock was set back: what waits belongs before
                 while queue:
-                    yield from self._pop(queue)
-                newest.clear()
-                newest_stamp = 0
+                    yield from self._pop(queue, newest_stamp)
+                if is_event or newest[topic] >= newest_stamp - SECOND:
+                    newest.clear()
+                    newest_stamp, self._clock_ns = 0, stamp
+                else:  # the clock of one sensor that is not that of the others
+                    del newest[topic]
             newest[topic] = max(stamp, newest.get(topic, 0))
             newest_stamp = max(newest_stamp, stamp)
             number += 1
@@ -194,13 +202,14 @@ class BagFrames:
                 rank = -1 if getattr(message, "event", 0) == 1 else 2  # a START before its frame, an END after
             else:
                 rank = int(topic == primary)
-            heapq.heappush(queue, (stamp, rank, topic, number, received, message))
+            leads = stamp >= newest_stamp - SECOND
+            heapq.heappush(queue, (stamp, rank, topic, number, received, leads, message))
             while queue and (received - queue[0][4] > self._wait_ns or len(queue) > _QUEUE_LIMIT):
-                yield from self._pop(queue)
+                yield from self._pop(queue, newest_stamp)
         if first_received is not None:
             self.facts.received = (first_received, last_received)
         while queue:
-            yield from self._pop(queue)
+            yield from self._pop(queue, newest_stamp)
         if self._assembler is not None:
             self._pending += self._assembler.flush()
             self._take_faults()
@@ -221,8 +230,10 @@ class BagFrames:
             names.discard(self.plan.edge.name)
         return names | ({self.plan.frame.name} if self.plan.frame is not None else set())
 
-    def _pop(self, queue: list[tuple[int, int, str, int, int, Any]]) -> Iterator[Step]:
-        stamp, _, topic, _, _, message = heapq.heappop(queue)
+    def _pop(self, queue: list[_Waiting], newest_stamp: int) -> Iterator[Step]:
+        stamp, _, topic, _, _, leads, message = heapq.heappop(queue)
+        if leads and not stamp < _EPOCH_NS <= newest_stamp:  # a boot time beside dates makes no frames
+            self._clock_ns = max(self._clock_ns, stamp)
         return self._take(topic, stamp, message)
 
     def _take(self, topic: str, stamp: int, message: Any) -> Iterator[Step]:
@@ -263,9 +274,12 @@ class BagFrames:
             return
         if key not in self._keys:
             return
-        self._pending += self._assembler.push(key, stamp, value)
-        if self.plan.mapping.rate > 0:
-            self._pending += self._assembler.poll(stamp)
+        if self.plan.mapping.rate > 0 and self.facts.mode == "hold":
+            self._pending += self._assembler.push(key, stamp, value, self._clock_ns)
+            if self._clock_ns:
+                self._pending += self._assembler.poll(self._clock_ns)
+        else:
+            self._pending += self._assembler.push(key, stamp, value)
         if self._assembler.counts:
             self._take_faults()
 
