@@ -218,7 +218,7 @@ class FrameReceiver:
         self._repeat_topic = ""
         self._session = ""
         self._latest_start: Begin | None = None  #: whose END has not come
-        self._waiting: deque[tuple[str, str, int, Any]] = deque(maxlen=self.config.max_waiting)
+        self._waiting: deque[tuple[TopicInput, str, int, Any]] = deque()
         self._inputs = {i.topic: i for i in self.config.inputs}
         self._subscriptions: dict[str, Any] = {}
         self.qos_notes: dict[str, str] = {}
@@ -325,9 +325,17 @@ class FrameReceiver:
             return
         for key, value in values:
             if self.assembler is None:
-                self._waiting.append((item.part, key, sample.stamp_ns, value))
+                self._wait((item, key, sample.stamp_ns, value))
             else:
                 self._push(item.part, key, sample.stamp_ns, value)
+
+    def _wait(self, value: tuple[TopicInput, str, int, Any]) -> None:
+        """Values wait for the first START; of too many the oldest go."""
+        self._waiting.append(value)
+        if len(self._waiting) > self.config.max_waiting:
+            oldest = self._waiting.popleft()[0]
+            limit = f"more than {self.config.max_waiting} values wait"
+            self.refuse(oldest.topic, "dropped before a START", limit)
 
     def _push(self, part: str, topic: str, stamp_ns: int, value: Any) -> None:
         assembler = self.assembler
@@ -470,9 +478,9 @@ class FrameReceiver:
         old, self.assembler = self.assembler, FrameAssembler(assembly)
         if old is not None:
             self.assembler.counts.update(old.counts)
-        waiting, self._waiting = list(self._waiting), deque(maxlen=self.config.max_waiting)
-        for item in waiting:
-            self._push(*item)
+        waiting, self._waiting = self._waiting, deque()
+        for item, key, stamp_ns, value in waiting:
+            self._push(item.part, key, stamp_ns, value)
 
     def poll(self) -> None:
         """Let time pass: incomplete frames, promised frames, fixed rate. Call a few times a second, or at the frame

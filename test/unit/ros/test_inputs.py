@@ -220,3 +220,20 @@ def test_what_the_assembler_refuses_is_said_once_with_its_topic():
     found.poll()
     found.poll()
     assert node.lines == ["odom: zero stamp; counted from now on"] and found.all_counts()["frames: zero_stamp"] == 2
+
+
+def test_values_that_no_start_claims_are_dropped_oldest_first_and_counted_by_topic():
+    node, steps = Node(), []
+    chosen = (INPUTS["base"], INPUTS["contacts"])
+    found = inputs.FrameReceiver(node, steps.append, inputs.ReceiverConfig(inputs=chosen, max_waiting=4))
+    stamps = [10**9 * k for k in range(1, 5)]
+    for stamp in stamps:
+        node.callbacks["odom"](serialize_message(base(stamp)))
+        node.callbacks["contacts"](serialize_message(conversions.contacts_to_msg(NO_CONTACTS, stamp)))
+    assert found.all_counts()["odom: dropped before a START"] == 2
+    assert found.all_counts()["contacts: dropped before a START"] == 2
+    assert [line.split(":")[0] for line in node.lines] == ["odom", "contacts"] and "4 values wait" in node.lines[0]
+    found.begin(inputs.Begin(stamps[0], conversions.EpisodeInfo("e", sources=("base", "contacts"))))
+    assert [s.stamp_ns for s in steps if isinstance(s, RawFrame)] == stamps[2:]
+    node.callbacks["odom"](serialize_message(base(5 * 10**9)))
+    assert sum(found.counts.values()) == 4, "after a START nothing waits"
