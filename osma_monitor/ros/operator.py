@@ -29,6 +29,7 @@ class Monitor(Protocol):
 
     latch: StateLatch
     values: Values
+    last_ended: str  #: id of the latest episode that ended
 
     @property
     def log_folder(self) -> Path | None: ...

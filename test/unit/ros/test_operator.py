@@ -31,7 +31,7 @@ class Node:
 
 
 class Monitor:
-    latch, values, running, log_folder = StateLatch(), VALUES, None, None
+    latch, values, running, log_folder, last_ended = StateLatch(), VALUES, None, None, "just ended"
 
     def __init__(self):
         self.begun = []
@@ -77,6 +77,13 @@ def test_a_file_that_goes_while_it_is_corrected_ends_no_node(served, monkeypatch
     monkeypatch.setattr(module, "episode_files", gone)
     response = services[topics.CORRECT_OUTCOME](CorrectOutcome.Request(episode_id="e", who="Ada", why="seen"))
     assert not response.success and "FileNotFoundError" in response.message
+
+
+def test_an_id_that_has_just_ended_is_not_said_to_begin(served):
+    services, monitor = served
+    answer = services[topics.BEGIN_EPISODE](BeginEpisode.Request(episode_id="just ended"))
+    assert not answer.success and "has just ended" in answer.message and not monitor.begun
+    assert services[topics.BEGIN_EPISODE](BeginEpisode.Request(episode_id="new")).success
 
 
 def test_an_episode_that_runs_already_is_not_said_to_begin(served):
