@@ -28,9 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs rclpy: run with `make test`, or source ROS 2 Jazzy"))
 
 
-_repeated: list[str] = []
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Run a failed test of the nodes once more, and say so: on a loaded machine the discovery of processes among each
@@ -41,9 +38,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if any(report.failed for report in reports):
-        _repeated.append(item.nodeid)
         item._initrequest()  # type: ignore[attr-defined]  # fresh fixtures
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        for report in reports:
+            report.user_properties.append(("run", "twice"))  # goes from a worker to the one that prints
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -52,7 +50,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the tests that needed a second run."""
-    for nodeid in _repeated:
+    reports = (r for found in terminalreporter.stats.values() for r in found if isinstance(r, pytest.TestReport))
+    for nodeid in sorted({r.nodeid for r in reports if ("run", "twice") in map(tuple, r.user_properties)}):
         terminalreporter.write_line(f"RUN TWICE {nodeid}")
 
 

@@ -83,6 +83,7 @@ def test_a_monitor_that_joins_late_marks_the_episode_partial(nodes, observer, tm
     assert record.partial and record.stamps_ns[0] > 1_000_000_000
 
 
+@pytest.mark.long
 def test_a_restarted_bridge_begins_its_episodes_again(nodes, observer, tmp_path):
     summaries = observer.listen(EpisodeSummary, SUMMARY, LATCHED)
     # a slow monitor: the first bridge still runs when it is killed
@@ -133,6 +134,7 @@ def test_a_killed_monitor_loses_at_most_a_second_and_recovers_the_rest(nodes, ob
     assert any("restarted" in note for note in rest.notes)
 
 
+@pytest.mark.long
 def test_a_stopped_policy_may_go_on(nodes, observer, tmp_path):
     """SIGSTOP shorter than the limit: the observation is sent again, and no number changes."""
     monitor = nodes.start("safety_monitor", episode_log=tmp_path / "run", frame_delay_ms=5.0)
