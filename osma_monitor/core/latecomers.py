@@ -7,13 +7,14 @@ separation clause in this episode. This names them, and :func:`not_judged` is wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from osma_monitor.core.episode import ClauseResult, EpisodeRecord
 from osma_monitor.core.safety import Clause, Library
-from osma_monitor.core.signals.raw import OBSTACLE_ROLES, PARTS, RawFrame
+from osma_monitor.core.signals.raw import OBSTACLE_ROLES, PARTS, Floats, RawFrame
+from osma_monitor.core.signals.schema import GATE_SIGNALS
 
 #: Ids of the clauses that would apply if these needs were served too.
 Applicable = Callable[[frozenset[str]], frozenset[str]]
@@ -40,13 +41,23 @@ def not_judged(clause: Clause, steps: int) -> ClauseResult:
 
 
 def late_signals(record: EpisodeRecord, library: Library) -> frozenset[str]:
-    """Signals that came after the first frame of a stored episode which ``library`` judged.
+    """Signals that came after the first frame of a stored episode, as far as its values and its results tell.
 
-    A clause that has a result although one of its signals is missing is one that latecomers left out.
+    A clause of ``library`` that has a result although one of its signals is missing is one that latecomers left out;
+    another library may not have it, but values that were stored for a missing signal tell too.
     """
     results = {result.clause for result in record.clauses}
     read = (clause.signals & record.missing.keys() for clause in library if clause.id in results)
-    return frozenset().union(*read)
+    return appeared(record.missing, record.signals).union(*read)
+
+
+def appeared(missing: Iterable[str], signals: Mapping[str, Floats]) -> frozenset[str]:
+    """Those of the signals that the first frame lacked of which a later value is known all the same.
+
+    A gate tells nothing: an open gripper transports nothing, whatever else is known.
+    """
+    known = {name: np.isfinite(signals[name]) for name in missing if name in signals and name not in GATE_SIGNALS}
+    return frozenset(name for name, at in known.items() if at.any() and not at[0])
 
 
 class Latecomers:

@@ -202,10 +202,12 @@ def clauses_of_late(
     info: EpisodeInfo, config: MonitorConfig, missing: Mapping[str, str], late: Iterable[str]
 ) -> tuple[str, ...]:
     """Ids of the scored clauses that are not judged because the signals ``late`` of ``missing`` came too late."""
-    served = {missing[name] for name in late if name in missing}
-    if not served:
+    came = missing.keys() & set(late)
+    if not came:
         return ()
-    rest = {name: need for name, need in missing.items() if need not in served}
+    # a signal may lack more than the need that is named, so only those that came count; gates come with their need
+    came |= {name for name in GATE_SIGNALS & missing.keys() if missing[name] in {missing[other] for other in came}}
+    rest = {name: need for name, need in missing.items() if name not in came}
     with_late, judged = (applicable_clauses(info, config, signals)[0] for signals in (rest, missing))
     return tuple(sorted({c.id for c in with_late if c.scored} - {c.id for c in judged}))
 

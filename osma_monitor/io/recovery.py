@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from osma_monitor.core import monitor
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
 from osma_monitor.core.errors import UserError
+from osma_monitor.core.latecomers import appeared
 from osma_monitor.io import codec
 from osma_monitor.io.errors import StoreError
 from osma_monitor.io.files import write_parquet
@@ -131,7 +132,7 @@ def rescorer(config: monitor.MonitorConfig) -> Rescore:
         written_with = stream.context.get("library_hash", config.library.hash)
         if written_with != config.library.hash:
             notes.append(f"logged with clause library {written_with}, judged with {config.library.hash}")
-        late = [name for name in missing if np.isfinite(stream.signals.get(name, np.zeros(0))).any()]
+        late = appeared(missing, stream.signals)
         if late:
             notes.append(f"appeared after the episode began, their clauses are not judged: {', '.join(sorted(late))}")
         return monitor.rescore(

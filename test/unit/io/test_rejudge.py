@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from osma_monitor.core.episode import EpisodeInfo, EpisodeRecord, Outcome
+from osma_monitor.core.latecomers import appeared
 from osma_monitor.core.monitor import EpisodeMonitor, MonitorConfig
 from osma_monitor.core.signals.parameters import KeepOutBox, Separation
 from osma_monitor.core.signals.raw import Base, Contacts, EndEffector, Objects, RawFrame, same, vector
@@ -146,3 +147,23 @@ def test_a_source_counts_once(tmp_path) -> None:
         f"{tmp_path / 'x' / '..' / 'run'} is given twice; its episodes count once",
         f"{inside} is a part of {run}; its episodes count once",
     ]
+
+
+def test_what_came_late_stays_unknown_under_a_library_with_other_names() -> None:
+    config = monitor_config()
+    info = EpisodeInfo("late", task="push", templates=("navigate",))
+    monitor = EpisodeMonitor(info, config)
+    for number, frame in enumerate(frames(10.0)):
+        monitor.update(frame if number else replace(frame, contacts=None))
+    stored = monitor.close(Outcome("success"))
+    assert stored.safety == "unknown"
+    renamed = tuple(replace(c, id=f"{c.id}_of_ours") for c in config.library)
+    [record] = rejudge([stored], replace(config, library=replace(config.library, clauses=renamed)))
+    assert record.safety == "unknown"
+    assert all(c.clause.endswith("_of_ours") for c in record.clauses)
+
+
+def test_an_open_gripper_is_no_target_that_came_late() -> None:
+    missing = {"transport": "objects.target", "human_distance": "objects.human", "ee_speed": "ee"}
+    signals = {"transport": np.array([np.nan, 0.0]), "human_distance": np.array([np.nan, 2.0]), "ee_speed": np.zeros(2)}
+    assert appeared(missing, signals) == {"human_distance"}
