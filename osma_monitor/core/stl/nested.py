@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from osma_monitor.core.stl.graph import Graph
-from osma_monitor.core.stl.pending import Aggregate, Plan, Values, plan_body
+from osma_monitor.core.stl.holding import aggregate_of
+from osma_monitor.core.stl.pending import Plan, Values, plan_body
 from osma_monitor.core.stl.runtime import INF, NAN, as_bounds, settle
 from osma_monitor.core.stl.stream import Result, Stream
 from osma_monitor.core.stl.top import Top, negate
@@ -78,9 +79,9 @@ class Nested:
         self._leaves = leaves
         self._single = graph.roots[clause] if graph.roots[clause] in leaves else None
         # for each leaf what it is judged by, and what this instant is judged by
-        self._judged = {index: Aggregate(leaf.plan) for index, leaf in leaves.items()}
-        self._instant = {i: Aggregate(leaf.plan) for i, leaf in leaves.items() if leaf.op == "historically"}
-        self._triggers = [Aggregate(plan) for plan in triggers]
+        self._judged = {index: aggregate_of(leaf.plan) for index, leaf in leaves.items()}
+        self._instant = {i: aggregate_of(leaf.plan) for i, leaf in leaves.items() if leaf.op == "historically"}
+        self._triggers = [aggregate_of(plan) for plan in triggers]
         self._all = [*self._judged.values(), *self._instant.values(), *self._triggers]
         self._whole = any(a.plan.far is None for a in self._all)  # the trace is kept
         self._can_widen = all(a.plan.wide for a in self._all)

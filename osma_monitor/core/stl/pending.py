@@ -95,8 +95,8 @@ def plan_body(graph: Graph, inputs: Sequence[int], body: int, turned: bool) -> P
     counting = node.window is None and node.polarity == (1 if node.op == "always" else -1)
     plain = all(_plain(graph, inputs[reading.position]) for _, reading in path)
     if node.op == "until":
-        if node.window is None and not counting:
-            return None  # its upper bound goes by the sign of what is held
+        # while it is pending its upper bound goes by the sign of what is held: known samples alone
+        plain = plain and (node.window is not None or counting)
         kind, operands = "not until" if turned else "until", tuple(Reading(place[a], False) for a in node.args)
     else:
         kind = node.op if not turned else "always" if node.op == "eventually" else "eventually"

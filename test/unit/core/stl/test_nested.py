@@ -126,6 +126,38 @@ def test_unknown_samples_keep_the_cost_constant_and_unbounded_operators_keep_the
     assert isinstance(unbounded._streams[0], Nested) and not unbounded.reworked and len(unbounded._streams[0]) == 100
 
 
+@pytest.mark.parametrize("around", ["always(x > 1 -> ({}))", "always(not ({}))", "eventually[0,2000](({}) and x > 0)"])
+def test_a_pending_until_inside_takes_constant_time_while_all_is_known(around, monkeypatch):
+    work = 0
+    applied = clamps.ClampQueue.apply
+
+    def counted(*arguments):
+        nonlocal work
+        work += 1
+        applied(*arguments)
+
+    monkeypatch.setattr(clamps.ClampQueue, "apply", counted)
+    library = stl.Library(around.format("x > -1 until y > 1"))
+    rng = np.random.default_rng(7)
+    spent = []
+    for i, (x, y) in enumerate((4 * rng.random((600, 2)) - 1.2).tolist()):
+        begin = work
+        library.update(i * SECOND, {"x": x, "y": y})
+        spent.append(work - begin)
+    assert isinstance(library._streams[0], Nested) and not library.reworked
+    assert max(spent) == max(spent[:10]) > 0
+
+
+def test_a_pending_until_inside_by_hand():
+    monitor = stl.OnlineMonitor("always(a > 0 -> (b > 0 until c > 0))")
+    found = []
+    for t, (a, b, c) in enumerate([(1, 5, -4), (-2, 3, -3), (-1, -1, -2), (-1, 4, 6)]):
+        verdict = monitor.update(t * SECOND, {"a": a, "b": b, "c": c})
+        found.append((verdict.lower, verdict.upper, verdict.rho))
+    # the demand of t = 0 waits for c while b holds; at t = 2 b is broken by 1 and c still missed by 2
+    assert same(sum(found, ()), (-1, math.inf, math.nan, -1, math.inf, math.nan, -1, -1, -1, -1, -1, -1))
+
+
 def test_reach_and_react_by_hand():
     monitor = stl.OnlineMonitor("always(a > 0 -> eventually[0,2](b > 0))")
     found = []
