@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from osma_monitor.core.stl import runtime
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.judge import JudgeEmitter
 from osma_monitor.core.stl.verdict import Judged
+
+_TERMS: Final = 50  # of one sum in the source; Python's parser has its own limits
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class _Compiler(JudgeEmitter):
             bodies[point] = self.lines
         self.lines = []
         self.depth = 0
-        self.add("def make(new, Update, program, slow, widen, streams):")
+        self.add("def make(Update, program, slow, widen, streams):")
         self.depth = 1
         self.write_state()
         if self.point_allowed:
@@ -138,7 +140,9 @@ class _Compiler(JudgeEmitter):
         self.add("if stamp.__class__ is not int or not last < stamp < 2 ** 63: return slow(stamp, values)")
         self.read_sample()
         if columns:
-            self.add("    check = sum(row)")
+            for begin in range(0, len(columns), _TERMS):  # quicker than sum(row)
+                some = [f"i{c}" for c in columns[begin : begin + _TERMS]]
+                self.add(f"    check = {' + '.join(some if begin == 0 else ['check', *some])}")
             self.add("except (KeyError, TypeError, ValueError, OverflowError): return slow(stamp, values)")
             self.add("if check.__class__ is not float or check - check != 0: return slow(stamp, values)")
         self.add("fresh = False")
@@ -216,7 +220,7 @@ class _Compiler(JudgeEmitter):
         self.add(f"frame = ({frame})")
         shared = f"Judged(program, {point}, {_tuple(self.state_names(point))}, {_tuple(flags)}, frame)"
         self.add(f"if fresh or shared is None: shared = {shared}" if self.stable else f"shared = {shared}")
-        self.add("update = new(Update)")
+        self.add("update = Update()")
         self.add("update._shared = shared")
         self.add("update._frame = frame")
         self.add("current = update")

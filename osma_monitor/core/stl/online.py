@@ -72,9 +72,7 @@ class Library:
         program = self._program
         self._streams = [open_stream(self._graph, clause, inputs) for clause, inputs in program.streamed]
         make = program.namespace["make"]
-        self._parts: dict[str, Callable[..., Any]] = make(
-            object.__new__, Update, program, self._slow, self._widen, self._streams
-        )
+        self._parts: dict[str, Callable[..., Any]] = make(Update, program, self._slow, self._widen, self._streams)
         self._point = program.point_allowed
         self._stamp: int | None = None
         self._end: Update | None = None
