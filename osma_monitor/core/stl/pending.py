@@ -306,8 +306,9 @@ class Aggregate:
         self._act(self._open, [step for step, _ in (lower, upper, lower, upper, rho)])
         if plan.near:
             self._act(self._early, [early for _, early in (lower, upper, lower, upper, rho)])
-        if not self.decided:
-            self.decided = self._some_point(stamp, row, reach)
+        if not self.decided and self.running[2] != self.running[2]:  # nobody asks once a known value is folded in
+            still = all(low[0] == -INF and high[1] == INF for low, high in zip(lower, upper, strict=True))
+            self.decided = self._some_point(stamp, row, reach, still)
         if plan.kind in ("eventually", "always") and lower[0] == upper[0] and lower[0][0] == lower[0][1]:
             while self._stamps:  # the operator is a point at all of them, whatever comes
                 self._finish()
@@ -345,7 +346,8 @@ class Aggregate:
             return lower[1] if lower[1] == upper[1] else NAN
         return -upper[0] if lower[0] == upper[0] else NAN
 
-    def _some_point(self, stamp: int, row: Row, reach: float) -> bool:
+    def _some_point(self, stamp: int, row: Row, reach: float, still: bool) -> bool:
+        """``still``: this sample moves no bound of an earlier one."""
         kind = self.plan.kind
         if kind in ("eventually", "always"):
             if self._reach is None:
@@ -358,9 +360,7 @@ class Aggregate:
                 return False
             lower, upper, _ = self.plan.operands[0].of(row)
             return needed <= lower if kind == "eventually" else needed <= -upper
-        if all(row[o.position][0] == -INF and row[o.position][1] == INF for o in self.plan.operands):
-            return False
-        return any(
+        return not still and any(
             low[0] == high[1]
             for zone in (self._open, self._early)
             for low, high in zip(zone[0].all(), zone[1].all(), strict=True)
