@@ -53,7 +53,7 @@ def _plan_leaves(graph: Graph, root: int, inputs: Sequence[int]) -> dict[int, _L
     found: dict[int, _Leaf] = {}
     for index in Top(graph, root).leaves:
         node = graph.nodes[index]
-        mirrored = node.op in ("eventually", "once")
+        mirrored = node.future and node.op in ("eventually", "once")
         if not node.future:
             plan, op = plan_body(graph, inputs, index, False), "input"
         elif node.op in ("always", "eventually") or (node.op in ("historically", "once") and node.window is None):

@@ -140,7 +140,12 @@ def ahead_inside(draw, unbounded=True):
 
 @st.composite
 def one_inside_another(draw, unbounded=True):
-    """Clauses with an operator that looks ahead right inside another temporal operator."""
+    """Clauses with an operator that looks ahead right inside another temporal operator, perhaps beside others."""
+
+    def beside():
+        if not draw(st.integers(0, 3)):
+            return draw(LEAVES | st.sampled_from(["once(x > 0)", "once[0,2](y > 1)", "eventually(y > 1)"]))
+        return outer()
 
     def outer():
         op = draw(st.sampled_from(["always", "always", "eventually", "historically", "once"]))
@@ -149,4 +154,5 @@ def one_inside_another(draw, unbounded=True):
         return f"({op}{window}({draw(ahead_inside(unbounded))}))"
 
     joined = draw(st.sampled_from(["{}", "{}", "{}", "(not {})", "({} and {})", "({} -> {})", "({} xor {})"]))
-    return joined.format(*(outer() for _ in range(joined.count("{}"))))
+    parts = [outer(), *(beside() for _ in range(joined.count("{}") - 1))]
+    return joined.format(*draw(st.permutations(parts)))

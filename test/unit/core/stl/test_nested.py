@@ -158,6 +158,14 @@ def test_a_pending_until_inside_by_hand():
     assert same(sum(found, ()), (-1, math.inf, math.nan, -1, math.inf, math.nan, -1, -1, -1, -1, -1, -1))
 
 
+def test_a_part_that_looks_back_beside_one_that_looks_ahead_keeps_its_sign():
+    library = stl.Library("once(x > 0) and historically(always[0,1](y > 0))")
+    update = library.update(0, {"x": 3.0, "y": 2.0})
+    assert (update.lower[0], update.upper[0], update.now_upper[0]) == (-math.inf, 2.0, 2.0)
+    update = library.update(SECOND, {"x": -1.0, "y": 5.0})
+    assert (update.lower[0], update.upper[0], update.now_upper[0]) == (2.0, 2.0, 2.0)
+
+
 def test_reach_and_react_by_hand():
     monitor = stl.OnlineMonitor("always(a > 0 -> eventually[0,2](b > 0))")
     found = []
