@@ -9,7 +9,7 @@ looking ahead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, FUTURE, UNARY_TERMS, Formula, Node, is_term
@@ -57,7 +57,8 @@ class Graph:
         signals: every signal name, sorted; the column order of sample arrays.
         nodes: in an order in which arguments come first.
         roots: the node of each formula.
-        antecedents: for each formula the nodes of the left sides of its implications.
+        antecedents: for each formula the nodes of the left sides of its implications, with unbounded operators open both
+        ways while the trace is.
         reads: for each formula the positions of its signals.
     """
 
@@ -131,6 +132,7 @@ class _Builder:
         self.gates = gates
         self.nodes: list[GraphNode] = []
         self._ids: dict[GraphNode, int] = {}
+        self._opened: dict[int, int] = {}
 
     def add(self, nodes: tuple[Node, ...]) -> tuple[int, tuple[int, ...]]:
         formula_place, polarity = flow_down(nodes)
@@ -152,7 +154,7 @@ class _Builder:
                 scalar=scalar,
             )  # fmt: skip
             if node.op == "implies":
-                left_sides.append(self.nodes[made].args[0])
+                left_sides.append(self._open(self.nodes[made].args[0]))
             ids.append(made)
         root = self._interval(ids[-1], formula_place[-1]) if terms[-1] else ids[-1]
         return root, tuple(dict.fromkeys(left_sides))
@@ -166,6 +168,25 @@ class _Builder:
                 reads_other[a] for a in node.args
             )
         return [g and not o for g, o in zip(reads_gate, reads_other, strict=True)]
+
+    def _open(self, root: int) -> int:
+        """The node with its unbounded operators open both ways, so that only what no later sample can change is true."""
+        stack = [root]
+        while stack:
+            index = stack[-1]
+            node = self.nodes[index]
+            waiting = [a for a in node.args if node.future and a not in self._opened]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            if node.future and index not in self._opened:
+                args = tuple(self._opened[a] for a in node.args)
+                changed = replace(node, args=args, polarity=0)
+                self._opened[index] = index if changed == node else self._known(changed)
+            else:
+                self._opened.setdefault(index, index)
+        return self._opened[root]
 
     def _interval(self, node: int, formula_place: bool) -> int:
         """The node itself, or the interval-valued form of a scalar term."""
@@ -187,7 +208,9 @@ class _Builder:
         scalar: bool = False,
     ) -> int:
         future = op in FUTURE or any(self.nodes[a].future for a in args)
-        node = GraphNode(op, args, value, signal, window, boolean, polarity, scalar, future)
+        return self._known(GraphNode(op, args, value, signal, window, boolean, polarity, scalar, future))
+
+    def _known(self, node: GraphNode) -> int:
         known = self._ids.get(node)
         if known is None:
             known = len(self.nodes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from osma_monitor.core.stl.clamps import IDENTITY, Clamp, ClampQueue, compose
 from osma_monitor.core.stl.pending import Aggregate, Plan, Row, Values
-from osma_monitor.core.stl.runtime import INF, NAN
+from osma_monitor.core.stl.runtime import INF, NAN, settle
 
 
 def aggregate_of(plan: Plan) -> Aggregate:
@@ -86,7 +86,7 @@ class Holding(Aggregate):
 
     def least(self, closed: bool) -> Values:
         if not self._any:
-            return self.running
+            return settle(*self.running)
         (low, high), (broken_low, broken_high) = self._unbroken[0].least(), self._broken[0].least()
         if self.plan.kind == "until":
             lower, upper = min(low, broken_low), min(self._edge, broken_high)

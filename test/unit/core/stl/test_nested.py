@@ -166,6 +166,13 @@ def test_a_part_that_looks_back_beside_one_that_looks_ahead_keeps_its_sign():
     assert (update.lower[0], update.upper[0], update.now_upper[0]) == (2.0, 2.0, 2.0)
 
 
+def test_a_window_without_a_sample_is_a_point():
+    library = stl.Library("eventually[2,5]((x < 1) until (y > 0))")
+    for stamp in (0, 1, 7 * SECOND):
+        update = library.update(stamp, {"x": 0.0, "y": 0.0})
+    assert judged(update) == (-math.inf, -math.inf, -math.inf)
+
+
 def test_reach_and_react_by_hand():
     monitor = stl.OnlineMonitor("always(a > 0 -> eventually[0,2](b > 0))")
     found = []

@@ -349,3 +349,15 @@ def test_looking_back_over_operators_that_look_ahead_reaches_the_very_edge_of_th
         ), i
         assert same((update.now_lower[0], update.now_upper[0]), (found.lower[-1], found.upper[-1])), i
     assert len(library._streams[0]) < 20
+
+
+def test_a_left_side_that_only_counts_so_far_triggers_when_the_trace_ends():
+    formula = "not (always(x > 0) -> eventually[0,1](y > 0))"
+    monitor = stl.OnlineMonitor(formula)
+    assert [monitor.update(i, {"x": x, "y": -1.0}).triggered for i, x in enumerate([1.0, 2.0])] == [False, False]
+    assert monitor.close().triggered
+    broken = stl.OnlineMonitor(formula)
+    assert [broken.update(i, {"x": x, "y": -1.0}).triggered for i, x in enumerate([1.0, -2.0])] == [False, False]
+    assert not broken.close().triggered
+    batch = stl.evaluate_batch([formula], [0, 2, 4], [0, 1, 0, 1], {"x": [1, 2, 1, -2], "y": [-1] * 4})
+    assert batch.triggered.tolist() == [[True], [False]]
