@@ -57,7 +57,7 @@ class Graph:
         signals: every signal name, sorted; the column order of sample arrays.
         nodes: in an order in which arguments come first.
         roots: the node of each formula.
-        antecedents: for each formula the nodes of the left sides of its implications, with unbounded operators open both
+        antecedents: for each formula the left sides of its implications, with unbounded operators open both
         ways while the trace is.
         reads: for each formula the positions of its signals.
     """
@@ -170,7 +170,7 @@ class _Builder:
         return [g and not o for g, o in zip(reads_gate, reads_other, strict=True)]
 
     def _open(self, root: int) -> int:
-        """The node with its unbounded operators open both ways, so that only what no later sample can change is true."""
+        """The node with its unbounded operators open both ways: true is only what no later sample can change."""
         stack = [root]
         while stack:
             index = stack[-1]
