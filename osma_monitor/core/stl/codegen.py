@@ -10,6 +10,7 @@ stand directly over such nodes. Deeper nesting goes to :mod:`osma_monitor.core.s
 
 from __future__ import annotations
 
+import functools
 import operator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,7 @@ import numpy as np
 from osma_monitor.core.stl import runtime
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.judge import JudgeEmitter
+from osma_monitor.core.stl.packing import Packing
 from osma_monitor.core.stl.verdict import Judged
 
 _TERMS: Final = 50  # of one sum in the source; Python's parser has its own limits
@@ -46,6 +48,11 @@ class Program:
     triggers: tuple[tuple[int, ...] | None, ...]
     flags: int
     point_allowed: bool
+
+    @functools.cached_property
+    def packing(self) -> Packing:
+        """Makes arrays over the clauses."""
+        return Packing(len(self.triggers))
 
 
 def compile_graph(graph: Graph) -> Program:
@@ -144,7 +151,7 @@ class _Compiler(JudgeEmitter):
                 some = [f"i{c}" for c in columns[begin : begin + _TERMS]]
                 self.add(f"    check = {' + '.join(some if begin == 0 else ['check', *some])}")
             self.add("except (KeyError, TypeError, ValueError, OverflowError): return slow(stamp, values)")
-            self.add("if check.__class__ is not float or check - check != 0: return slow(stamp, values)")
+            self.add("if check.__class__ is not float or check - check != 0.0: return slow(stamp, values)")
         self.add("fresh = False")
         self.lines += body
         self.depth = 2
@@ -176,7 +183,7 @@ class _Compiler(JudgeEmitter):
             strange = " or ".join(f"i{c}.__class__ is not float" for c in columns)
             self.add(f"if {strange}: return slow(stamp, values)")
         for column in columns:
-            self.add(f"if i{column} - i{column} != 0: i{column} = NAN")
+            self.add(f"if i{column} - i{column} != 0.0: i{column} = NAN")
         self.add(f"return interval(stamp, [{self.inputs()}])")
         self.depth = 1
 

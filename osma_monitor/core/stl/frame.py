@@ -30,7 +30,7 @@ class FrameEmitter(Emitter):
         for position, index in enumerate(self.flags):
             flag = self.slot(f"g{position}", "flag", "False")
             true = self.condition(index) if self.point else ""
-            self.add(f"if not {flag} and {true or f'{self.triple(index)[0]} > 0'}: {flag} = True{also}")
+            self.add(f"if not {flag} and {true or f'{self.triple(index)[0]} > 0.0'}: {flag} = True{also}")
 
     def node(self, index: int) -> None:
         node = self.graph.nodes[index]
@@ -118,7 +118,7 @@ class FrameEmitter(Emitter):
             self.add(f"{m} = {args[0]} - {args[1]}")
             self.hand_over(m)
             false = f"{apart}INF" if node.boolean else f"{apart}abs({m})"
-            self.add(f"{m} = {sign}INF if {m} == 0 else {m} if {m} != {m} else {false}")
+            self.add(f"{m} = {sign}INF if {m} == 0.0 else {m} if {m} != {m} else {false}")
         elif node.op == "gate":
             self.add(f"{m} = INF if {args[0]} > {GATE_THRESHOLD!r} else {args[0]} if {args[0]} != {args[0]} else -INF")
         else:

@@ -41,7 +41,8 @@ class JudgeEmitter(FrameEmitter):
             return
         self.unpack([f"i{c}" for c in range(len(self.graph.signals))], "values")
         self.point = self.lazy = True
-        wanted = [i for i in self.boundary if name.startswith("now") or not self.graph.nodes[i].future]
+        past = [r for r in self.graph.roots if not self.graph.nodes[r].future]
+        wanted = self.boundary if name.startswith("now") else past
         for index in self._below(wanted):
             self.node(index)
         self.point = self.lazy = False
@@ -51,8 +52,13 @@ class JudgeEmitter(FrameEmitter):
             self.add(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
 
     def lists(self, triples: list[Triple]) -> None:
-        for part, word in enumerate(("lower", "upper", "rho")):
-            self.add(f"{word} = [{', '.join(t[part] for t in triples)}]")
+        """The lists without negative zeros; one list for all three where every value is a point."""
+        written = [f"[{', '.join(f'{t[part]} + 0.0' for t in triples)}]" for part in range(3)]
+        if written[0] == written[1] == written[2]:
+            self.add(f"lower = upper = rho = {written[0]}")
+        else:
+            for word, values in zip(("lower", "upper", "rho"), written, strict=True):
+                self.add(f"{word} = {values}")
         self.add("return lower, upper, rho")
 
     def read(self, name: str) -> Triple:
@@ -122,7 +128,7 @@ class JudgeEmitter(FrameEmitter):
         elif node.op == "eventually":
             self.add(f"{out[1]} = INF")
         elif node.window is None:
-            self.add(f"{out[1]} = INF if {held} >= 0 else {out[1]} if {out[1]} > {held} else {held}")
+            self.add(f"{out[1]} = INF if {held} >= 0.0 else {out[1]} if {out[1]} > {held} else {held}")
         else:
             self.add(f"{out[1]} = {out[1]} if {out[1]} > {held} else {held}")
         self.add(f"{out[2]} = NAN")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from osma_monitor.core.stl.packing import Arrays
 
 if TYPE_CHECKING:
     from osma_monitor.core.stl.codegen import Program
@@ -61,21 +62,11 @@ class Verdict:
 
 # (stamp, samples, refused, accepted, closed, values of this sample, unknown samples by clause, results of streams)
 Frame = tuple[int, int, int, bool, bool, Any, tuple[int, ...], tuple[Any, ...]]
-_Arrays = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int8]]
-
-
-def _arrays(lower: list[float], upper: list[float], rho: list[float]) -> _Arrays:
-    """Read-only arrays without negative zeros, and the status codes."""
-    values = np.array((lower, upper, rho), dtype=np.float64) + 0.0
-    status = np.array(
-        [-1 if u < 0 else 1 if low >= 0 else 0 for low, u in zip(lower, upper, strict=True)], dtype=np.int8
-    )
-    values.flags.writeable = status.flags.writeable = False
-    return values[0], values[1], values[2], status
+_Lists = tuple[list[float], list[float], list[float]]
 
 
 class Judged:
-    """What updates share between which no judged value changed; the arrays are worked out when somebody asks."""
+    """What updates share between which no judged value changed; arrays and lists are None until somebody asks."""
 
     __slots__ = (
         "flags",
@@ -92,13 +83,13 @@ class Judged:
         "upper",
     )
 
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    rho: NDArray[np.float64]
-    status: NDArray[np.int8]
-    triggered: NDArray[np.bool_]
-    unknown: NDArray[np.int64]
-    plain: tuple[list[float], list[float], list[float]]
+    lower: NDArray[np.float64] | None
+    upper: NDArray[np.float64] | None
+    rho: NDArray[np.float64] | None
+    status: NDArray[np.int8] | None
+    triggered: NDArray[np.bool_] | None
+    unknown: NDArray[np.int64] | None
+    plain: _Lists | None
 
     def __init__(
         self, program: Program, point: bool, state: tuple[Any, ...], flags: tuple[bool, ...], frame: Frame
@@ -108,28 +99,45 @@ class Judged:
         self.state = state
         self.flags = flags
         self.frame = frame
+        self.lower = self.upper = self.rho = self.status = self.triggered = self.unknown = self.plain = None
 
-    def __getattr__(self, name: str) -> Any:  # only for slots that are still empty
-        if name in ("lower", "upper", "rho", "status"):
-            self.lower, self.upper, self.rho, self.status = self.read("judged", self.frame)
-        elif name == "triggered":
-            self.triggered = np.array([self.is_triggered(c) for c in range(len(self.program.triggers))], dtype=np.bool_)
-            self.triggered.flags.writeable = False
-        elif name == "plain":
+    def bounds(self) -> Arrays:
+        """Lower, upper, rho and status; kept for the next who asks."""
+        arrays = self.lower, self.upper, self.rho, self.status = self.arrays(
+            self.plain or self.lists("judged", self.frame)
+        )
+        return arrays
+
+    def counts(self) -> NDArray[np.int64]:
+        """``unknown``; kept for the next who asks."""
+        missed, packing = self.frame[6], self.program.packing
+        self.unknown = packing.counts(missed) if missed else packing.zeros
+        return self.unknown
+
+    def triggers(self) -> NDArray[np.bool_]:
+        """``triggered``; kept for the next who asks."""
+        found = np.array([self.is_triggered(c) for c in range(len(self.program.triggers))], dtype=np.bool_)
+        found.flags.writeable = False
+        self.triggered = found
+        return found
+
+    def arrays(self, lists: _Lists) -> Arrays:
+        """Read-only arrays of what :meth:`lists` gives, and the status codes."""
+        lower, upper, rho = lists
+        packing = self.program.packing
+        return packing.points(lower) if rho is lower else packing.intervals(lower, upper, rho)
+
+    def plain_lists(self) -> _Lists:
+        """Lower, upper and rho of the judged values; kept for the next who asks."""
+        if self.plain is None:
             self.plain = self.lists("judged", self.frame)
-        elif name == "unknown":
-            self.unknown = np.array(self.frame[6] or [0] * len(self.program.triggers), dtype=np.int64)
-            self.unknown.flags.writeable = False
-        else:
-            raise AttributeError(name)
-        return getattr(self, name)
+        return self.plain
 
-    def read(self, which: str, frame: Frame) -> _Arrays:
-        """The arrays of ``which`` ('judged' or 'now') at a frame."""
-        return _arrays(*self.lists(which, frame))
+    def lists(self, which: str, frame: Frame) -> _Lists:
+        """Lower, upper and rho of all clauses, judged or of this instant ('now'), without negative zeros.
 
-    def lists(self, which: str, frame: Frame) -> tuple[list[float], list[float], list[float]]:
-        """Lower, upper and rho of all clauses."""
+        One list thrice where all are points.
+        """
         program = self.program
         stamp, samples, _, _, closed, values, _, results = frame
         count = len(program.triggers)
@@ -139,15 +147,18 @@ class Judged:
         lower, upper, rho = function(self.state, values, samples, closed, stamp)
         if not program.streamed:
             return lower, upper, rho
-        bounds = dict(zip(program.simple, zip(lower, upper, rho, strict=True), strict=True))
-        for (clause, _), result in zip(program.streamed, results, strict=True):
-            bounds[clause] = result[0 if which == "judged" else 1]
-        ordered = [bounds[c] for c in range(count)]
-        return [b[0] for b in ordered], [b[1] for b in ordered], [b[2] for b in ordered]
+        if rho is lower:
+            upper, rho = lower.copy(), lower.copy()
+        for (clause, _), result in zip(program.streamed, results, strict=True):  # in the order of clauses
+            bounds: Bounds = result[0 if which == "judged" else 1]
+            lower.insert(clause, bounds[0] + 0.0)
+            upper.insert(clause, bounds[1] + 0.0)
+            rho.insert(clause, bounds[2] + 0.0)
+        return lower, upper, rho
 
     def verdict(self, clause: int) -> Verdict:
         """One clause's verdict, without the detour over arrays."""
-        lower, upper, rho = (float(part[clause]) + 0.0 for part in self.plain)
+        lower, upper, rho = (float(part[clause]) for part in self.plain_lists())
         status = status_name(status_code(lower, upper))
         return Verdict(rho, lower, upper, status, self.is_triggered(clause))
 
@@ -157,11 +168,6 @@ class Judged:
             return True
         results = zip(self.program.streamed, self.frame[7], strict=True)
         return any(result[2] for (c, _), result in results if c == clause)
-
-
-def _through(name: str, doc: str) -> Any:
-    """A property that reads through to :class:`Judged` without running Python code."""
-    return property(attrgetter(f"_shared.{name}"), doc=doc)
 
 
 class Update:
@@ -185,16 +191,43 @@ class Update:
 
     _frame: Frame
     _shared: Judged
-    _instant: _Arrays
+    _instant: Arrays
 
-    lower: NDArray[np.float64] = _through("lower", "(clauses,) lower bound of the judged value.")
-    upper: NDArray[np.float64] = _through("upper", "(clauses,) upper bound of the judged value.")
-    rho: NDArray[np.float64] = _through("rho", "(clauses,) the judged value, NaN where undecided or nothing is known.")
-    status: NDArray[np.int8] = _through("status", "(clauses,) 1 satisfied, -1 violated, 0 unknown.")
-    triggered: NDArray[np.bool_] = _through("triggered", "(clauses,) some left side has been definitely true.")
-    unknown: NDArray[np.int64] = _through(
-        "unknown", "(clauses,) samples in which some signal of the clause was unknown."
-    )
+    @property
+    def lower(self) -> NDArray[np.float64]:
+        """(clauses,) lower bound of the judged value."""
+        found = self._shared.lower
+        return found if found is not None else self._shared.bounds()[0]
+
+    @property
+    def upper(self) -> NDArray[np.float64]:
+        """(clauses,) upper bound of the judged value."""
+        found = self._shared.upper
+        return found if found is not None else self._shared.bounds()[1]
+
+    @property
+    def rho(self) -> NDArray[np.float64]:
+        """(clauses,) the judged value, NaN where undecided or nothing is known."""
+        found = self._shared.rho
+        return found if found is not None else self._shared.bounds()[2]
+
+    @property
+    def status(self) -> NDArray[np.int8]:
+        """(clauses,) 1 satisfied, -1 violated, 0 unknown."""
+        found = self._shared.status
+        return found if found is not None else self._shared.bounds()[3]
+
+    @property
+    def triggered(self) -> NDArray[np.bool_]:
+        """(clauses,) some left side has been definitely true."""
+        found = self._shared.triggered
+        return found if found is not None else self._shared.triggers()
+
+    @property
+    def unknown(self) -> NDArray[np.int64]:
+        """(clauses,) samples in which some signal of the clause was unknown."""
+        found = self._shared.unknown
+        return found if found is not None else self._shared.counts()
 
     @property
     def stamp_ns(self) -> int:
@@ -221,14 +254,14 @@ class Update:
         """The trace has ended."""
         return self._frame[4]
 
-    def _now(self) -> _Arrays:
+    def _now(self) -> Arrays:
         try:
             return self._instant
         except AttributeError:
-            self._instant = self._shared.read("now", self._frame)
+            self._instant = self._shared.arrays(self.now_lists())
             return self._instant
 
-    def now_lists(self) -> tuple[list[float], list[float], list[float]]:
+    def now_lists(self) -> _Lists:
         """Lower bound, upper bound and rho of this instant as plain lists: what the arrays below are made from."""
         return self._shared.lists("now", self._frame)
 
