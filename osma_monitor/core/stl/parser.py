@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Final
 
 from osma_monitor.core.stl.errors import FormulaError
-from osma_monitor.core.stl.syntax import COMPARISONS, PRECEDENCE, TEMPORAL, WINDOWED, Formula, Node
+from osma_monitor.core.stl.syntax import COMPARISONS, PRECEDENCE, SHORT_PREFIX, TEMPORAL, WINDOWED, Formula, Node
 
 _TOKEN: Final = re.compile(
     r"(?P<space>\s+|\#[^\n]*)"
@@ -31,8 +31,7 @@ _PREFIX: Final = {
     "!": "not",
     **{op: op for op in ("not", "always", "eventually", "historically", "once", "next", "prev", "rise", "fall")},
 }
-# rtamt's one-letter spellings are operators only where a signal name cannot stand: before or between operands
-_SHORT_PREFIX: Final = {"G": "always", "F": "eventually", "H": "historically", "O": "once", "X": "next", "Y": "prev"}
+# rtamt's one-letter spellings (SHORT_PREFIX) are operators only where a signal name cannot stand: before operands
 _INFIX: Final = {
     **{op: op for op in ("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=")},
     **{op: op for op in ("and", "or", "xor", "iff", "until", "since")},
@@ -48,10 +47,10 @@ _INFIX_HINTS: Final = {
     "^": "write pow(x, y)",
     "unless": 'write "(a until b) or always(a)"',
     "weak_until": 'write "(a until b) or always(a)"',
+    "W": 'write "(a until b) or always(a)"',
 }
-_RESERVED: Final = frozenset(
-    {*_PREFIX, *_FUNCTION_ARITY, "and", "or", "xor", "iff", "implies", "until", "since", "true", "false"}
-)
+_RESERVED: Final = frozenset({*_PREFIX, *_FUNCTION_ARITY, "and", "or", "xor", "iff", "implies", "until", "since"})
+_WINDOW_HINT: Final = "a window stands directly after always, eventually, until, historically, once or since"
 # rtamt reads these as names of signals, which nobody means
 _INFINITE_HINT: Final = "every known value lies below infinity: leave the comparison away, or write a finite bound"
 _NO_NUMBERS: Final = {
@@ -60,6 +59,7 @@ _NO_NUMBERS: Final = {
     "nan": "what is NaN is unknown by itself, and no comparison with it is ever true: leave it away",
 }
 _TRAPS: Final = frozenset({"always", "eventually", "historically", "once", "next", "prev"})
+_EDGES: Final = frozenset({"rise", "fall"})
 _LOGIC: Final = frozenset({"not", "and", "or", "implies", "iff", "xor", "until", "since", "rise", "fall"})
 
 
@@ -181,7 +181,10 @@ class _Parser:
             self._take()
             self.stack.append(_Pending("call", token.text, token))
             return False
-        prefix = _PREFIX.get(token.text) or (_SHORT_PREFIX.get(token.text) if self._operand_follows() else None)
+        if token.text in SHORT_PREFIX and following == "-" and self._formula_may_begin():
+            meant = f"{token.text}(-…) for {SHORT_PREFIX[token.text]}, ({token.text}) - … for a signal of that name"
+            raise self._fail(f'"{token.text} -" can be read in two ways', token, f"write {meant}")
+        prefix = _PREFIX.get(token.text) or (SHORT_PREFIX.get(token.text) if self._operand_follows() else None)
         if prefix is not None:
             self.stack.append(_Pending("prefix", prefix, token, self._window(prefix)))
             return False
@@ -192,9 +195,16 @@ class _Parser:
                 raise self._fail(
                     f"{token.text!r} is no number of this language", token, _NO_NUMBERS[token.text.lower()]
                 )
+            if token.text.lower() in ("true", "false"):
+                raise self._fail(f"{token.text!r} is no formula here", token, 'write "1 > 0" or "1 < 0"')
             self._push(Node("signal", name=token.text), token.start, token.stop)
             return True
         raise self._missing_operand(token)
+
+    def _formula_may_begin(self) -> bool:
+        """Not in arithmetic, a comparison or a function's arguments."""
+        top = self.stack[-1] if self.stack else None
+        return top is None or top.kind in ("group", "prefix") or (top.kind == "infix" and top.op in _LOGIC)
 
     def _operand_follows(self) -> bool:
         token = self._peek()
@@ -313,17 +323,23 @@ class _Parser:
                 f'"{name}{inner} {token.text}" can be read in two ways', token,
                 f"write ({name}{inner}) {token.text} … or {name}({inner} {token.text} …)",
             )  # fmt: skip
+        if top.kind == "prefix" and top.op in _EDGES and operand.term and self.text[operand.start] == "(":
+            inner, name = self.text[operand.start : operand.stop], top.token.text
+            raise self._fail(
+                f'"{name}{inner} {token.text}" can be read in two ways', token,
+                f"write {name}({inner} {token.text} …): {name}{inner} by itself is true or false, no number",
+            )  # fmt: skip
 
     def _missing_operand(self, token: _Token) -> FormulaError:
         if token.kind == "end":
             return self._fail(
                 "the formula ends where a signal, number or formula is expected", token, self._operand_hint(token)
             )
-        if token.text in ("true", "false"):
-            return self._fail(f"{token.text!r} is no formula here", token, 'write "1 > 0" or "1 < 0"')
         reason = f"{token.text!r} stands where a signal, number or formula is expected"
         if token.text == ")" and self.stack and self.stack[-1].kind == "call":
             return self._fail(reason, token, "an argument is missing before it")
+        if token.text == "[" and not (self.stack and self.stack[-1].window):
+            return self._fail(reason, token, _WINDOW_HINT)
         return self._fail(reason, token, self._operand_hint(token))
 
     def _operand_hint(self, token: _Token) -> str:
@@ -336,7 +352,9 @@ class _Parser:
             near = difflib.get_close_matches(token.text.lower()[:40], [name for name in _INFIX if name.isalpha()], 1)
             hint = f"did you mean {near[0]!r}?" if near else "an operator is missing before it"
         elif not hint and token.text == "[":
-            hint = "a window stands directly after always, eventually, until, historically, once or since"
+            hint = _WINDOW_HINT
+        elif not hint and (token.kind == "number" or token.text == "!"):
+            hint = "an operator is missing before it"
         return self._fail(f"{token.text!r} stands where an operator is expected", token, hint)
 
     def _unknown_function(self, token: _Token) -> FormulaError:
@@ -349,7 +367,9 @@ class _Parser:
 
     def _number(self, token: _Token) -> float:
         if len(token.text) > _MAX_NUMBER:
-            raise self._fail(f"a number of {len(token.text)} characters", token)
+            raise self._fail(
+                f"a number of {len(token.text)} characters", token, "17 digits say all that a float64 holds"
+            )
         value = float(token.text)
         if value == float("inf"):
             raise self._fail("the number is too large for a float64", token, "the largest is about 1.8e308")
@@ -370,12 +390,8 @@ class _Parser:
         if closer.text != "]":
             raise self._fail("the window is not closed", closer, 'put "]" after the second bound')
         if not first_unit and last_unit and first != 0:
-            bare, unit = first_token.text, last_unit
-            raise self._fail(
-                "only the second bound has a unit",
-                first_token,
-                f"write [{bare}s,…] or [{bare}{unit},…]: bare bounds are seconds",
-            )
+            meant = " or ".join(f"[{first_token.text}{unit},…]" for unit in dict.fromkeys(("s", last_unit)))
+            raise self._fail("only the second bound has a unit", first_token, f"write {meant}: bare bounds are seconds")
         low, high = (
             self._nanoseconds(first, first_unit, opener, closer),
             self._nanoseconds(last, last_unit, opener, closer),
@@ -401,7 +417,9 @@ class _Parser:
             near = "leave the window away for an unbounded operator" if token.text in ("inf", "infinity", "oo") else ""
             raise self._fail("a window bound is a number", token, near or "write [first,last], as in [0,2.5]")
         if len(token.text) > _MAX_NUMBER:
-            raise self._fail(f"a number of {len(token.text)} characters", token)
+            raise self._fail(
+                f"a number of {len(token.text)} characters", token, "17 digits say all that a float64 holds"
+            )
         unit = ""
         if self._peek().kind == "name":
             unit_token = self._take()

@@ -18,6 +18,8 @@ FUTURE: Final = frozenset({"always", "eventually", "until", "next"})
 PAST: Final = frozenset({"historically", "once", "since", "prev", "rise", "fall"})
 TEMPORAL: Final = FUTURE | PAST
 WINDOWED: Final = frozenset({"always", "eventually", "until", "historically", "once", "since"})
+# rtamt's one-letter spellings
+SHORT_PREFIX: Final = {"G": "always", "F": "eventually", "H": "historically", "O": "once", "X": "next", "Y": "prev"}
 
 # Binding strength, rtamt's order: a prefix operator takes a comparison whole, and stops before the connectives.
 PRECEDENCE: Final = {
@@ -173,6 +175,9 @@ def _write(nodes: tuple[Node, ...]) -> str:
             # the left side may be as strong as the operator (left association), the right side must be stronger
             left = strength + 1 if node.op in COMPARISONS or node.op == "implies" else strength
             operator = f" {_INFIX_TEXT.get(node.op, node.op)}{_window_text(node)} "
+            first = nodes[node.args[0]]
+            if node.op == "-" and first.op == "signal" and first.name in SHORT_PREFIX:
+                left = _ATOM + 1  # "G - x" can be read in two ways
             sides = [*_operand(nodes, node.args[0], left), operator, *_operand(nodes, node.args[1], strength + 1)]
             work += reversed(sides)
     return "".join(pieces)

@@ -134,6 +134,16 @@ def test_values_of_one_sample(text, expected):
         ("x < max", 1, 5, "max", "is a function", "max("),
         ("x ^ 2 < 3", 1, 3, "^", "operator is expected", "pow(x, y)"),
         ("x < 3 unless y > 1", 1, 7, "unless", "operator is expected", "until"),
+        ("x < 3 W y > 1", 1, 7, "W", "operator is expected", "until"),
+        ("rise(x) > 3", 1, 9, ">", "two ways", "rise((x) > …)"),
+        ("y > 1 and fall (x) + 1 > 3", 1, 20, "+", "two ways", "fall((x) + …)"),
+        ("G -1 < x", 1, 1, "G", "two ways", "G(-…) for always, (G) - …"),
+        ("y and not F - 2 < x", 1, 11, "F", "two ways", "eventually"),
+        ("FALSE or x < 3", 1, 1, "FALSE", "no formula here", "1 < 0"),
+        ("[0,1] always(x < 3)", 1, 1, "[", "is expected", "directly after always"),
+        ("always(x < 3)[0,1]", 1, 14, "[", "operator is expected", "directly after always"),
+        ("x < 3 4", 1, 7, "4", "operator is expected", "missing before it"),
+        ("always[500,1s](x < 3)", 1, 8, "500", "only the second bound", "write [500s,…]: bare"),
     ],
 )
 def test_refusals_say_where_what_and_how(text, line, column, offending, message, hint):
@@ -146,6 +156,22 @@ def test_refusals_say_where_what_and_how(text, line, column, offending, message,
     assert shown[0].startswith(f"line {line}, column {column}: ")
     assert shown[2][2:].index("^") == column - 1
     assert shown[2].count("^") == max(1, len(offending))
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("(F) - 2 < x", "(F) - 2 < x"),
+        ("x + F - 2 < 3 - G - 1", "x + F - 2 < 3 - G - 1"),
+        ("min(F - 1, 2) * ((G) - 2) < -H - 1", "min((F) - 1, 2) * ((G) - 2) < -H - 1"),
+        ("F < G and G > -F", "F < G and G > -F"),
+        ("G (-1 < x)", "always(-1 < x)"),
+        ("rise((x) > 3) and fall(x)", "rise(x > 3) and fall(x)"),
+    ],
+)
+def test_signals_named_like_short_operators(text, canonical):
+    formula = stl.parse(text)
+    assert str(formula) == canonical and stl.parse(canonical) == formula
 
 
 def test_what_is_no_text_is_refused():
