@@ -77,13 +77,16 @@ def samples(count: int) -> list[dict[str, float]]:
 # --- the engines: each gives a task that runs all samples once more on one monitor, in seconds a sample ---
 
 
-def ours(rows: list[dict[str, float]], read: bool = False) -> Callable[[], float]:
+def ours(rows: list[dict[str, float]], read: bool = False, anew: bool = False) -> Callable[[], float]:
+    """``anew``: the monitor is reset first, so that new worst values are as frequent as in an episode's beginning."""
     library = stl.Library(*CLAUSES, gate_signals=GATES)
-    update, stamp = library.update, 0
+    stamp = 0
 
     def work() -> None:
         nonlocal stamp
-        now = stamp
+        if anew:
+            library.reset()
+        now, update = stamp, library.update
         for row in rows:
             now += PERIOD_NS
             result = update(now, row)
@@ -287,6 +290,7 @@ def measure_online(report: Report, part: int, versions: dict[str, Any]) -> dict[
     frames = samples(500)
     few = frames[:50]
     tasks: dict[str, Callable[[], float]] = {"ours": ours(frames), "ours, read": ours(frames, read=True)}
+    tasks["ours, read from reset on"] = ours(frames, read=True, anew=True)
     if versions["rtamt"]:
         tasks["rtamt"] = theirs(few)
         tasks["rtamt as one conjunction"] = theirs(few, joined=True)
@@ -299,13 +303,16 @@ def measure_online(report: Report, part: int, versions: dict[str, Any]) -> dict[
     for name, share in (("rtamt", 60), ("rtamt as one conjunction", 0), ("sentil", 2)):
         if name not in times:
             continue
-        for mine, words in (("ours", "update"), ("ours, read", "update; status, rho, counts read")):
+        for mine, words, wanted in (
+            ("ours", "update", share),
+            ("ours, read", "update; status, rho, counts read", share),
+            ("ours, read from reset on", f"the same, first {len(frames)} samples", 0),
+        ):
             ratio = times[mine] / times[name]
             detail = f"{times[mine] * 1e6:.2f} us against {times[name] * 1e6:.2f} us"
-            target = f"<= 1/{share}" if share else ""
-            report.add(
-                f"ten clauses online ({words}) / {name}", ratio, target, ratio <= 1 / share if share else None, detail
-            )
+            target = f"<= 1/{wanted}" if wanted else ""
+            reached = ratio <= 1 / wanted if wanted else None
+            report.add(f"ten clauses online ({words}) / {name}", ratio, target, reached, detail)
     return times
 
 

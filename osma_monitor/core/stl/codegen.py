@@ -223,13 +223,15 @@ class _Compiler(JudgeEmitter):
         flags = [f"g{p}" for p in range(len(self.flags))]
         missed = [] if point else [f"missed{c}" for c in range(len(self.graph.roots))]
         values = "row" if point and self.stateless else _tuple(self.value_names(point))
-        frame = f"stamp, samples, refused, True, False, {values}, {_tuple(missed)}, {_tuple(results)}"
-        self.add(f"frame = ({frame})")
-        shared = f"Judged(program, {point}, {_tuple(self.state_names(point))}, {_tuple(flags)}, frame)"
+        frame = f"(stamp, samples, refused, True, False, {values}, {_tuple(missed)}, {_tuple(results)})"
+        if not self.stable:
+            self.add(f"frame = {frame}")
+            frame = "frame"
+        shared = f"Judged(program, {point}, {_tuple(self.state_names(point))}, {_tuple(flags)}, {frame})"
         self.add(f"if fresh or shared is None: shared = {shared}" if self.stable else f"shared = {shared}")
         self.add("update = Update()")
         self.add("update._shared = shared")
-        self.add("update._frame = frame")
+        self.add(f"update._frame = {frame}")
         self.add("current = update")
         self.add("return update")
 

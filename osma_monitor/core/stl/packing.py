@@ -28,9 +28,9 @@ class Packing:
     def __init__(self, count: int) -> None:
         namespace: dict[str, Any] = {
             "frombuffer": np.frombuffer,
-            "pack_points": Struct(f"{count}d{count}b").pack,
-            "pack_intervals": Struct(f"{3 * count}d{count}b").pack,
-            "double": np.dtype(np.float64),
+            "doubles": Struct(f"{count}d").pack,
+            "bytes": Struct(f"{count}b").pack,
+            "double": np.dtype(np.float64),  # quicker than the types
             "byte": np.dtype(np.int8),
         }
         exec(compile(_source(count), "<stl packing>", "exec"), namespace)
@@ -47,19 +47,17 @@ class Packing:
 def _source(count: int) -> str:
     """Written out clause by clause, since a loop costs several times as much; from the count alone."""
     low, high = (", ".join(f"{letter}{c}" for c in range(count)) for letter in "lu")
-    codes = ", ".join(f"-1 if u{c} < 0.0 else 1 if l{c} >= 0.0 else 0" for c in range(count))
     return f"""
 def points(values):
     [{low}] = values
-    data = pack_points(*values, {codes.replace("u", "l")})
-    low = frombuffer(data, double, {count})
-    return low, low, low, frombuffer(data, byte, {count}, {8 * count})
+    codes = bytes({", ".join(f"1 if l{c} >= 0.0 else -1 if l{c} < 0.0 else 0" for c in range(count))})
+    low = frombuffer(doubles(*values), double)
+    return low, low, low, frombuffer(codes, byte)
 
 def intervals(lower, upper, rho):
     [{low}] = lower
     [{high}] = upper
-    data = pack_intervals(*lower, *upper, *rho, {codes})
-    low = frombuffer(data, double, {count})
-    high = frombuffer(data, double, {count}, {8 * count})
-    return low, high, frombuffer(data, double, {count}, {16 * count}), frombuffer(data, byte, {count}, {24 * count})
+    codes = bytes({", ".join(f"-1 if u{c} < 0.0 else 1 if l{c} >= 0.0 else 0" for c in range(count))})
+    low, high = frombuffer(doubles(*lower), double), frombuffer(doubles(*upper), double)
+    return low, high, frombuffer(doubles(*rho), double), frombuffer(codes, byte)
 """
