@@ -233,7 +233,7 @@ class Library:
         if current.samples and stamp <= current.stamp_ns:
             self._parts["refuse"]()
             return self._current()._replace(accepted=False)
-        if self._point and math.isfinite(sum(row)):  # the generated function's own test: nothing unknown
+        if self._point and self._parts["known"](row):  # the generated function's own test: nothing unknown
             update: Update = self._parts["point"](stamp, row)
             return update
         return self._widen(stamp, row)
