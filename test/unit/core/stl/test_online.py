@@ -15,6 +15,8 @@ from stl_slow import Slow
 from stl_strategies import GATES, SIGNALS, bounded, comparisons, examples, formulas, terms, traces
 
 from osma_monitor.core import stl
+from osma_monitor.core.stl.packing import Packing
+from osma_monitor.core.stl.verdict import status_code
 
 
 def same(found, expected):
@@ -361,3 +363,98 @@ def test_a_left_side_that_only_counts_so_far_triggers_when_the_trace_ends():
     assert not broken.close().triggered
     batch = stl.evaluate_batch([formula], [0, 2, 4], [0, 1, 0, 1], {"x": [1, 2, 1, -2], "y": [-1] * 4})
     assert batch.triggered.tolist() == [[True], [False]]
+
+
+FIELDS = {
+    "lower": np.float64, "upper": np.float64, "rho": np.float64, "status": np.int8, "triggered": np.bool_,
+    "unknown": np.int64, "now_lower": np.float64, "now_upper": np.float64, "now_rho": np.float64, "now_status": np.int8,
+}  # fmt: skip
+READ_TEXTS = {
+    "accumulators": ["always(x < 3)", "always(y > 1 -> x > 0)"],
+    "with the past": ["historically(x < 3)", "once[0,1](y > 0)", "x < 3"],
+    "open windows": ["always[0,2](x > 0)", "eventually(y > 3)", "always(x >= 0)"],
+    "streams in the middle": ["always(x < 3)", "always(y > 0 -> eventually[0,1](x > 0))", "always(x > 0)"],
+    "streams alone": ["always(y > 0 -> eventually[0,1](x > 0))"],
+}
+
+
+def read_trail(texts):
+    """Updates of a trace that begins known, has unknown samples, a refused one, and ends; none of them read yet."""
+    library = stl.Library(texts)
+    yield library.close()
+    library.reset()
+    rows = [(-0.0, 0.0), (0.0, -0.0), (3.0, 2.0), (-1.0, 0.5), (math.nan, 2.0), (2.0, 4.0), (5.0, math.nan), (1.0, 1.0)]
+    for i, (x, y) in enumerate(rows):
+        yield library.update(i * 500_000_000, {"x": x, "y": y})
+    yield library.update(0, {"x": 9.0, "y": 9.0})
+    yield library.close()
+
+
+@pytest.mark.parametrize("texts", READ_TEXTS.values(), ids=READ_TEXTS)
+def test_arrays_are_read_only_of_fixed_types_and_without_negative_zeros(texts):
+    for update in read_trail(texts):
+        for name, dtype in FIELDS.items():
+            array = getattr(update, name)
+            assert array.shape == (len(texts),) and array.dtype == dtype, name
+            assert not np.signbit(array.astype(float)[array == 0]).any(), name
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 0
+            with pytest.raises(AttributeError):
+                setattr(update, name, array)
+            assert getattr(update, name) is array, name
+        for which in ("", "now_"):
+            lower, upper = getattr(update, which + "lower"), getattr(update, which + "upper")
+            codes = [status_code(*bounds) for bounds in zip(lower, upper, strict=True)]
+            assert getattr(update, which + "status").tolist() == codes
+
+
+@pytest.mark.parametrize("texts", READ_TEXTS.values(), ids=READ_TEXTS)
+def test_what_is_read_does_not_depend_on_when_and_in_which_order(texts):
+    def everything(update, names):
+        return {n: getattr(update, n).tobytes() for n in names}
+
+    at_once = [everything(u, FIELDS) for u in read_trail(texts)]
+    late = list(read_trail(texts))  # each is read after all that came later
+    assert [everything(u, reversed(FIELDS)) for u in late] == at_once
+    assert [everything(u, FIELDS) for u in late] == at_once
+    for update, expected in zip(read_trail(texts), at_once, strict=True):
+        verdicts = update.verdicts()
+        update.now_lists()
+        assert everything(update, FIELDS) == expected
+        assert [stl.status_name(code) for code in update.status] == [v.status for v in verdicts]
+        for name in ("lower", "upper", "rho", "triggered"):
+            assert np.array([getattr(v, name) for v in verdicts]).tobytes() == expected[name], name
+
+
+def test_counts_of_unknown_samples_stay_with_their_update():
+    library = stl.Library("always(x < 3)", "always(y < 3)")
+    trail = [library.update(i, {"x": x, "y": y}) for i, (x, y) in enumerate([(1, 1), (1, math.nan), (2, 2), (None, 1)])]
+    assert [u.unknown.tolist() for u in trail] == [[0, 0], [0, 1], [0, 1], [1, 1]]
+
+
+@given(st.lists(st.tuples(*[st.sampled_from([-math.inf, -2.5, -0.0, 0.0, 3.0, math.inf, math.nan])] * 3), max_size=9))
+def test_packed_arrays_hold_what_went_in(rows):
+    lower, upper, rho = ([row[i] for row in rows] for i in range(3))
+    packing = Packing(len(rows))
+    for found, given_ in zip(packing.intervals(lower, upper, rho), (lower, upper, rho), strict=False):
+        assert found.tobytes() == np.array(given_, dtype=np.float64).tobytes()
+    assert packing.intervals(lower, upper, rho)[3].tolist() == [status_code(*r[:2]) for r in rows]
+    points = packing.points(lower)
+    assert points[0].tobytes() == points[1].tobytes() == points[2].tobytes() == np.array(lower, np.float64).tobytes()
+    assert points[3].tolist() == [status_code(v, v) for v in lower]
+    assert packing.counts(range(len(rows))).tolist() == list(range(len(rows))) and not packing.zeros.any()
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 101, 240])
+def test_finite_values_are_known_however_large_their_sum_is(count):
+    names = [f"x{i:03}" for i in range(count)]  # in the order of sequences
+    library = stl.Library(f"always({name} < 3)" for name in names)
+    huge = [(0.0, -1.5e308, 1e308, 1e308)[i % 4] for i in range(count)]
+    library.update(0, [1.0] * count)
+    for stamp, sample in enumerate((huge, dict(zip(names, reversed(huge), strict=True)), np.array(huge)), 1):
+        update = library.update(stamp, sample)
+        assert update.samples == stamp + 1 and not update.unknown.any()
+    worst = [min(2.0, 3 - a, 3 - b) for a, b in zip(huge, reversed(huge), strict=True)]
+    assert update.rho.tolist() == worst and library.ages_ns() == dict.fromkeys(names, 0)
+    with_gap = library.update(9, [math.inf, *huge[1:]])
+    assert with_gap.unknown.tolist() == [1] + [0] * (count - 1) and with_gap.status[0] <= 0
