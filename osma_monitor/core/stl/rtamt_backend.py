@@ -2,8 +2,7 @@
 
 rtamt's online monitor counts samples, looks back only, and knows neither unknown values nor Boolean gates. What it
 would get wrong is refused here with the reason, so that whatever runs gives our engine's values. Its package is
-imported when it is
-asked for.
+imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from osma_monitor.core.stl.errors import TraceError
 from osma_monitor.core.stl.graph import build_graph
 from osma_monitor.core.stl.offline import as_formula, body
 from osma_monitor.core.stl.online import Sample, read_sample
-from osma_monitor.core.stl.syntax import PAST, WINDOWED, Formula
+from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, PAST, UNARY_TERMS, WINDOWED, Formula
 from osma_monitor.core.stl.verdict import Update, make_update
 
 _INFIX: Final = {"implies": "->"}
@@ -35,6 +34,9 @@ _REFUSED: Final = MappingProxyType(
         "max": "rtamt has no max(x, y)",
     }
 )
+# inf - inf, and inf * 0, inf / inf
+_DIFFERENCES: Final = COMPARISONS | {"+", "-"}
+_PRODUCTS: Final = frozenset({"*", "/", "pow"})
 
 
 class BackendError(UserError, ValueError):
@@ -53,7 +55,15 @@ def refusal(formula: Formula, gate_signals: Iterable[str] = (), period_ns: int |
     if not inner.is_past:
         return "rtamt's online monitor cannot look ahead: only an outermost unbounded always is possible"
     seen: set[Formula] = set()
+    infinite: list[bool] = []  # terms that are infinite where a window or the past is empty
     for index, node in enumerate(inner.nodes):
+        terms = [infinite[a] for a in node.args]
+        if (sum(terms) > 1 and node.op in _DIFFERENCES) or (any(terms) and node.op in _PRODUCTS):
+            return (
+                f"{str(inner.subformula(index))!r} compares or combines values that are infinite where there is no "
+                "earlier sample: rtamt makes NaN of that and goes on, and here it is unknown"
+            )
+        infinite.append(node.op in PAST or (any(terms) and node.op in UNARY_TERMS | BINARY_TERMS))
         if node.op in _REFUSED:
             return f"{node.op!r} differs in rtamt: {_REFUSED[node.op]}"
         if node.op in PAST:

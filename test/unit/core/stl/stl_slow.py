@@ -94,6 +94,9 @@ def interval_arithmetic(op, args):
     corners = [[]]
     for a in args:
         corners = [[*c, v] for c in corners for v in (a[0], a[1])]
+    if op in ("+", "-"):  # the other corners lie between these, or are inf - inf
+        a, b = args
+        corners = [(a[0], b[0]), (a[1], b[1])] if op == "+" else [(a[0], b[1]), (a[1], b[0])]
     values = [arithmetic(op, c) for c in corners]
     if op == "abs" and args[0][0] <= 0 <= args[0][1]:
         values.append(0.0)
