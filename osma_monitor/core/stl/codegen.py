@@ -20,7 +20,7 @@ import numpy as np
 from osma_monitor.core.stl import runtime
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.judge import JudgeEmitter
-from osma_monitor.core.stl.packing import Packing
+from osma_monitor.core.stl.packing import Packing, packing_for
 from osma_monitor.core.stl.verdict import Judged
 
 _TERMS: Final = 50  # of one sum in the source; Python's parser has its own limits
@@ -52,7 +52,7 @@ class Program:
     @functools.cached_property
     def packing(self) -> Packing:
         """Makes arrays over the clauses."""
-        return Packing(len(self.triggers))
+        return packing_for(len(self.triggers))
 
 
 def compile_graph(graph: Graph) -> Program:
@@ -90,6 +90,7 @@ class _Compiler(JudgeEmitter):
         self.judge(True)
         self.judge(False)
         source = "\n".join(self.lines) + "\n"
+        packing = packing_for(len(self.graph.roots))
         namespace: dict[str, Any] = {
             **{name: getattr(runtime, name) for name in (
                 "INF", "NAN", "SlidingMinimum", "SlidingSince", "compare", "divide", "exponential", "greatest",
@@ -99,6 +100,8 @@ class _Compiler(JudgeEmitter):
             "itemgetter": operator.itemgetter,
             "ndarray": np.ndarray,
             "names": self.graph.signals,
+            "points": packing.points,
+            "intervals": packing.intervals,
         }  # fmt: skip
         exec(compile(source, "<stl program>", "exec"), namespace)
         positions = {node: i for i, node in enumerate(self.flags)}

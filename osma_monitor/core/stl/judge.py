@@ -12,23 +12,26 @@ class JudgeEmitter(FrameEmitter):
     """Writes the functions that turn an update's data into bounds."""
 
     def judge(self, point: bool) -> None:
-        """Two functions from an update's data to the lists (lower, upper, rho) of the simple clauses."""
+        """Functions from an update's data to the bounds (lower, upper, rho) of the simple clauses.
+
+        Two give lists. Where no clause is a stream two more give the update's arrays at once.
+        """
         graph = self.graph
         dialect = "point" if point else "interval"
         roots = [graph.roots[c] for c in self.simple]
         self.point, self.flat = False, point
-        self.aliases: dict[tuple[int, int], Triple] = {}
+        for ending, finish in (("", self.lists), ("_arrays", self.arrays))[: 1 if self.streamed else 2]:
+            self.aliases: dict[tuple[int, int], Triple] = {}
+            self.begin(f"judged_{dialect}{ending}")
+            for index, k in sorted(self.judged, key=lambda pair: (pair[0], -pair[1])):
+                self.judge_pair(index, k)
+            finish([self.pair_names(r, 0) if graph.nodes[r].future else self.triple(r) for r in roots])
 
-        self.begin(f"judged_{dialect}")
-        for index, k in sorted(self.judged, key=lambda pair: (pair[0], -pair[1])):
-            self.judge_pair(index, k)
-        self.lists([self.pair_names(r, 0) if graph.nodes[r].future else self.triple(r) for r in roots])
-
-        self.begin(f"now_{dialect}")
-        done: set[int] = set()
-        for root in roots:
-            self.newest(root, done)
-        self.lists([self.newest_names(r) for r in roots])
+            self.begin(f"now_{dialect}{ending}")
+            done: set[int] = set()
+            for root in roots:
+                self.newest(root, done)
+            finish([self.newest_names(r) for r in roots])
         self.flat = False
 
     def begin(self, name: str) -> None:
@@ -51,15 +54,24 @@ class JudgeEmitter(FrameEmitter):
         if names:
             self.add(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
 
+    def parts_of(self, triples: list[Triple]) -> list[str]:
+        """Lower, upper and rho written out without negative zeros; one text where every value is a point."""
+        written = [", ".join(f"{t[part]} + 0.0" for t in triples) for part in range(3)]
+        return written[:1] if written[0] == written[1] == written[2] else written
+
     def lists(self, triples: list[Triple]) -> None:
-        """The lists without negative zeros; one list for all three where every value is a point."""
-        written = [f"[{', '.join(f'{t[part]} + 0.0' for t in triples)}]" for part in range(3)]
-        if written[0] == written[1] == written[2]:
+        """Ends with the three lists; one list thrice where every value is a point."""
+        written = [f"[{part}]" for part in self.parts_of(triples)]
+        if len(written) == 1:
             self.add(f"lower = upper = rho = {written[0]}")
+            self.add("return lower, upper, rho")
         else:
-            for word, values in zip(("lower", "upper", "rho"), written, strict=True):
-                self.add(f"{word} = {values}")
-        self.add("return lower, upper, rho")
+            self.add(f"return {', '.join(written)}")
+
+    def arrays(self, triples: list[Triple]) -> None:
+        """Ends with the arrays of :class:`osma_monitor.core.stl.packing.Packing`."""
+        written = self.parts_of(triples)
+        self.add(f"return {'points' if len(written) == 1 else 'intervals'}({', '.join(written) if triples else ''})")
 
     def read(self, name: str) -> Triple:
         """Names of an accumulator's tracks in the data."""

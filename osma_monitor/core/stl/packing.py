@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
@@ -16,14 +17,14 @@ class Packing:
     """Makes the arrays of a library of ``count`` clauses; all are read-only for good, as is the memory under them.
 
     Attributes:
-        points: values to (lower, upper, rho, status), where each value is all three: one array thrice.
-        intervals: lower, upper and rho to the same. Status codes as
+        points: values as so many arguments to (lower, upper, rho, status), where each is all three: one array thrice.
+        intervals: lower bounds, upper bounds and rhos as arguments, in this order, to the same. Status codes as
             :func:`osma_monitor.core.stl.verdict.status_code` has them.
         zeros: (count,) int64 zeros: what updates share while nothing was unknown.
     """
 
-    points: Callable[[Sequence[float]], Arrays]
-    intervals: Callable[[Sequence[float], Sequence[float], Sequence[float]], Arrays]
+    points: Callable[..., Arrays]
+    intervals: Callable[..., Arrays]
 
     def __init__(self, count: int) -> None:
         namespace: dict[str, Any] = {
@@ -46,18 +47,21 @@ class Packing:
 
 def _source(count: int) -> str:
     """Written out clause by clause, since a loop costs several times as much; from the count alone."""
-    low, high = (", ".join(f"{letter}{c}" for c in range(count)) for letter in "lu")
+    low, high, rho = (", ".join(f"{letter}{c}" for c in range(count)) for letter in "lur")
     return f"""
-def points(values):
-    [{low}] = values
+def points({low}):
+    low = frombuffer(doubles({low}), double)
     codes = bytes({", ".join(f"1 if l{c} >= 0.0 else -1 if l{c} < 0.0 else 0" for c in range(count))})
-    low = frombuffer(doubles(*values), double)
     return low, low, low, frombuffer(codes, byte)
 
-def intervals(lower, upper, rho):
-    [{low}] = lower
-    [{high}] = upper
+def intervals({", ".join(filter(None, (low, high, rho)))}):
     codes = bytes({", ".join(f"-1 if u{c} < 0.0 else 1 if l{c} >= 0.0 else 0" for c in range(count))})
-    low, high = frombuffer(doubles(*lower), double), frombuffer(doubles(*upper), double)
-    return low, high, frombuffer(doubles(*rho), double), frombuffer(codes, byte)
+    low, high = frombuffer(doubles({low}), double), frombuffer(doubles({high}), double)
+    return low, high, frombuffer(doubles({rho}), double), frombuffer(codes, byte)
 """
+
+
+@functools.lru_cache(64)
+def packing_for(count: int) -> Packing:
+    """The packing of libraries of ``count`` clauses; they all share it."""
+    return Packing(count)

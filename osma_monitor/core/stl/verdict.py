@@ -103,9 +103,7 @@ class Judged:
 
     def bounds(self) -> Arrays:
         """Lower, upper, rho and status; kept for the next who asks."""
-        arrays = self.lower, self.upper, self.rho, self.status = self.arrays(
-            self.plain or self.lists("judged", self.frame)
-        )
+        arrays = self.lower, self.upper, self.rho, self.status = self.arrays("judged", self.frame)
         return arrays
 
     def counts(self) -> NDArray[np.int64]:
@@ -121,11 +119,16 @@ class Judged:
         self.triggered = found
         return found
 
-    def arrays(self, lists: _Lists) -> Arrays:
-        """Read-only arrays of what :meth:`lists` gives, and the status codes."""
-        lower, upper, rho = lists
+    def arrays(self, which: str, frame: Frame) -> Arrays:
+        """What :meth:`lists` gives as read-only arrays, and the status codes."""
+        quick = self.program.namespace.get(which + ("_point_arrays" if self.point else "_interval_arrays"))
+        stamp, samples, _, _, closed, values, _, _ = frame
+        if quick is not None and samples:
+            arrays: Arrays = quick(self.state, values, samples, closed, stamp)
+            return arrays
+        lower, upper, rho = self.lists(which, frame)
         packing = self.program.packing
-        return packing.points(lower) if rho is lower else packing.intervals(lower, upper, rho)
+        return packing.points(*lower) if rho is lower else packing.intervals(*lower, *upper, *rho)
 
     def plain_lists(self) -> _Lists:
         """Lower, upper and rho of the judged values; kept for the next who asks."""
@@ -258,7 +261,7 @@ class Update:
         try:
             return self._instant
         except AttributeError:
-            self._instant = self._shared.arrays(self.now_lists())
+            self._instant = self._shared.arrays("now", self._frame)
             return self._instant
 
     def now_lists(self) -> _Lists:

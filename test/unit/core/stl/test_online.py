@@ -436,10 +436,10 @@ def test_counts_of_unknown_samples_stay_with_their_update():
 def test_packed_arrays_hold_what_went_in(rows):
     lower, upper, rho = ([row[i] for row in rows] for i in range(3))
     packing = Packing(len(rows))
-    for found, given_ in zip(packing.intervals(lower, upper, rho), (lower, upper, rho), strict=False):
+    for found, given_ in zip(packing.intervals(*lower, *upper, *rho), (lower, upper, rho), strict=False):
         assert found.tobytes() == np.array(given_, dtype=np.float64).tobytes()
-    assert packing.intervals(lower, upper, rho)[3].tolist() == [status_code(*r[:2]) for r in rows]
-    points = packing.points(lower)
+    assert packing.intervals(*lower, *upper, *rho)[3].tolist() == [status_code(*r[:2]) for r in rows]
+    points = packing.points(*lower)
     assert points[0].tobytes() == points[1].tobytes() == points[2].tobytes() == np.array(lower, np.float64).tobytes()
     assert points[3].tolist() == [status_code(v, v) for v in lower]
     assert packing.counts(range(len(rows))).tolist() == list(range(len(rows))) and not packing.zeros.any()
