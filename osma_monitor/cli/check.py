@@ -14,22 +14,21 @@ import typer
 import yaml
 
 from osma_monitor.cli import check_kinds
+from osma_monitor.cli.check_ranges import threshold_problems
 from osma_monitor.cli.findings import Finding, Level
 from osma_monitor.cli.helptext import help_of
 from osma_monitor.core import stl
 from osma_monitor.core.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_OK, UserError
 from osma_monitor.core.safety import load_library
-from osma_monitor.core.signals.schema import SCHEMA, SignalSpec
+from osma_monitor.core.signals.schema import SCHEMA
 from osma_monitor.core.stl.graph import flow_down
-from osma_monitor.core.stl.runtime import compare, interval_arithmetic
-from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, FUTURE, TEMPORAL, UNARY_TERMS
+from osma_monitor.core.stl.syntax import COMPARISONS, FUTURE, TEMPORAL, WINDOWED, is_term
 from osma_monitor.io import configuration
 from osma_monitor.io.yaml_files import FaultsError
 from osma_monitor.report.wording import plural
 
 _TEXTS = ("formula", "formula_quantitative")
 LIBRARY, REGISTRY = "library.yaml", "registry.yaml"
-_FULL = (-math.inf, math.inf, math.nan)
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def check_file(path: Path) -> tuple[list[Finding], int]:
         UserError: the file cannot be read, or holds no clauses.
     """
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -165,7 +164,7 @@ def _loading_problem(path: Path, load: Callable[[], object]) -> list[Finding]:
 
 
 def _plain_texts(content: str) -> Iterator[_Text]:
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content.split("\n"), 1):  # splitlines would count form feeds, editors do not
         text = line.split("#", 1)[0].rstrip()
         if text.strip():
             yield _Text(number, text)
@@ -183,9 +182,19 @@ def _yaml_texts(name: str, content: str, findings: list[Finding]) -> Iterator[_T
     clauses = _mapping(root).get("clauses")
     if clauses is None:
         raise UserError(f"{name}: no clauses here: expected a key 'clauses' at the top")
+    if isinstance(clauses, yaml.ScalarNode):
+        said = "clauses: expected clauses by their ids, or a list of clauses with ids"
+        findings.append(Finding(name, clauses.start_mark.line + 1, "error", said))
     if _is_library(content):
         findings += check_kinds.clause_keys(name, clauses)
+    first: dict[str, int] = {}
     for clause, entry in _entries(clauses):
+        line = entry.start_mark.line + 1
+        if clause in first:
+            findings.append(
+                Finding(name, line, "error", f"a second clause {clause!r}; the first is at line {first[clause]}")
+            )
+        first.setdefault(clause, line)
         yield from _clause_texts(name, clause, entry, findings)
 
 
@@ -212,8 +221,12 @@ def _clause_texts(name: str, clause: str, entry: yaml.Node, findings: list[Findi
             said = f"{clause}: {{{unknown[0]}}} is no placeholder; did you mean {{threshold}}?"
             findings.append(Finding(name, line, "error", said))
             continue
-        if "{threshold}" in node.value and "threshold" in fields and threshold is None:
-            continue  # said above
+        if "{threshold}" in node.value and threshold is None:
+            if "threshold" not in fields:
+                findings.append(
+                    Finding(name, line, "error", f"{clause}: {{threshold}} stands for no key threshold here")
+                )
+            continue
         text = node.value.replace("{threshold}", _scalar(fields.get("threshold")) or "0")
         yield _Text(
             line + (node.style in ("|", ">")),
@@ -268,12 +281,13 @@ def check_text(name: str, text: _Text, seen: dict[tuple[stl.Formula, bool], _Tex
     try:
         formula = stl.parse(text.text)
     except stl.FormulaError as error:
-        return [finding("error", str(error), error.line - 1)]
+        said = str(error).removeprefix(f"line {error.line}, ")  # the line of the file is said
+        return [finding("error", said, error.line - 1)]
     findings = [finding("error", _unknown(signal)) for signal in sorted(formula.signals) if signal not in SCHEMA]
     if findings:
         return findings
     findings += [finding("error", message) for message in _unit_problems(formula, text)]
-    findings += [finding("warning", message) for message in _threshold_problems(formula)]
+    findings += [finding("warning", message) for message in threshold_problems(formula, text.quantitative)]
     if not text.quantitative and (problem := _anchor_problem(formula, text)):
         findings.append(finding("error", problem, text.severe_line - text.line))
     key = (formula, text.quantitative)
@@ -282,12 +296,32 @@ def check_text(name: str, text: _Text, seen: dict[tuple[stl.Formula, bool], _Tex
     seen.setdefault(key, text)
     if not any(node.op in TEMPORAL for node in formula.nodes):
         findings.append(finding("warning", "without a temporal operator only the last sample is judged: always(…)?"))
+    elif momentary := _momentary(formula):
+        level: Level = "warning" if formula.is_past else "note"  # at the start it may be meant: "if it starts so, then"
+        sample = "last" if formula.is_past else "first"
+        said = f"{momentary[0]!r} is judged at the {sample} sample only: no always, historically, … stands over it"
+        findings.append(finding(level, said))
     findings += [finding("note", message) for message in _cost_notes(formula)]
     return findings
 
 
+def _momentary(formula: stl.Formula) -> list[str]:
+    """Comparisons and bare terms over which no operator spans time, as y > 1 in ``always x < 3 and y > 1``."""
+    nodes, found, stack = formula.nodes, [], [len(formula.nodes) - 1]
+    terms = is_term(nodes)
+    while stack:
+        index = stack.pop()
+        if nodes[index].op in COMPARISONS or terms[index]:
+            if not any(n.op in WINDOWED for n in formula.subformula(index).nodes):
+                found.append(str(formula.subformula(index)))
+        elif nodes[index].op not in WINDOWED:
+            stack += reversed(nodes[index].args)
+    return found
+
+
 def _unknown(signal: str) -> str:
-    near = difflib.get_close_matches(signal, SCHEMA, 1, 0.5)
+    word = signal.lower()
+    near = difflib.get_close_matches(word, SCHEMA, 1, 0.5) or [n for n in SCHEMA if len(word) > 2 and word in n]
     return f"unknown signal {signal!r}" + (
         f": did you mean {near[0]!r}?" if near else "; docs/metrics.md lists the signals"
     )
@@ -316,44 +350,16 @@ def _unit_problems(formula: stl.Formula, text: _Text) -> list[str]:
     named = SCHEMA.get(text.signal)
     if text.signal and named is None:
         problems.append(_unknown(text.signal))
+    elif named and text.signal not in formula.signals:
+        problems.append(f"the formula never reads {text.signal}, which the clause names as its signal")
+    if text.threshold is not None and abs(text.threshold) not in {
+        abs(n.value) for n in formula.nodes if n.op == "number"
+    }:
+        problems.append(f"the formula never uses the threshold {text.threshold:g}; write {{threshold}} where it goes")
     expected = {named.unit} if named else compared
     if text.unit and expected and text.unit not in expected:
         signal = f"{text.signal} is" if named else "the formula compares"
         problems.append(f"the unit is given as {text.unit}, but {signal} in {' and '.join(sorted(expected))}")
-    return problems
-
-
-def signal_range(spec: SignalSpec) -> tuple[float, float, float]:
-    """What values a signal can take at all, as an interval."""
-    if spec.kind != "scalar":
-        return (0.0, 1.0, math.nan)
-    if "tilt" in spec.name and spec.unit == "deg":
-        return (0.0, 180.0, math.nan)
-    magnitude = spec.unit in ("N", "N/cm^2", "N m", "m/s", "m/s^2", "m/s^3") or "disp" in spec.name
-    return (0.0, math.inf, math.nan) if magnitude else _FULL
-
-
-def _threshold_problems(formula: stl.Formula) -> list[str]:
-    """Comparisons that every or no value of the signals fulfils, or that fail at an edge of the trace by themselves."""
-    problems: list[str] = []
-    nodes = formula.nodes
-    usual, edge = _reachable(formula, edge=False), _reachable(formula, edge=True)
-    _, polarity = flow_down(nodes)
-    for index, node in enumerate(nodes):
-        if node.op not in COMPARISONS:
-            continue
-        lower, upper = usual[index][:2]
-        text, reason = str(formula.subformula(index)), _range_text(formula, index)
-        if formula.subformula(node.args[0]) == formula.subformula(node.args[1]):
-            problems.append(f"{text!r} compares a term with itself")
-        elif lower > 0 or (lower == 0 and node.op in ("<=", ">=")):
-            problems.append(f"{text!r} always holds: {reason}")
-        elif upper < 0 or (upper == 0 and node.op in ("<", ">")):
-            problems.append(f"{text!r} can never hold: {reason}")
-        elif polarity[index] == 1 and edge[index][1] == -math.inf:
-            steps = {n.op for n in formula.subformula(index).nodes} & {"prev", "next"}
-            where = "first" if "prev" in steps else "last"
-            problems.append(f"{text!r} fails at the {where} sample, where there is no neighbour and its value is +inf")
     return problems
 
 
@@ -388,38 +394,6 @@ def _constant(term: stl.Formula) -> float | None:
     return -inner[0].value if last.op == "neg" and len(inner) == 1 and inner[0].op == "number" else None
 
 
-def _reachable(formula: stl.Formula, edge: bool) -> list[tuple[float, float, float]]:
-    """Interval of every term and comparison over all values of the signals; ``edge``: where prev and next are +inf."""
-    ranges: list[tuple[float, float, float]] = []
-    for node in formula.nodes:
-        args = [ranges[a] for a in node.args]
-        result = _FULL
-        if node.op == "number":
-            result = (node.value, node.value, node.value)
-        elif node.op == "signal":
-            low, high, _ = signal_range(SCHEMA[node.name])
-            # at the edge only the missing neighbour is infinite
-            result = (max(low, -1e300), min(high, 1e300), math.nan) if edge else (low, high, math.nan)
-        elif node.op in UNARY_TERMS or node.op in BINARY_TERMS:
-            result = interval_arithmetic(node.op, *args)
-        elif node.op in COMPARISONS:
-            result = compare(node.op, args[0], args[1], False)
-        elif edge and node.op in ("prev", "next"):
-            result = (math.inf, math.inf, math.inf)
-        elif node.op in TEMPORAL and node.op not in ("rise", "fall"):
-            result = args[0]
-        ranges.append(result)
-    return ranges
-
-
-def _range_text(formula: stl.Formula, index: int) -> str:
-    parts = []
-    for name in sorted(formula.subformula(index).signals):
-        low, high, _ = signal_range(SCHEMA[name])
-        parts.append(f"{name} lies in [{low:g}, {high:g}]")
-    return ", ".join(parts) or "it reads no signal"
-
-
 def _cost_notes(formula: stl.Formula) -> list[str]:
     """Unbounded operators that look ahead inside another temporal operator keep the whole trace in memory; operators
     that look ahead in deep nesting are worked out again at every sample.
@@ -438,4 +412,4 @@ def _cost_notes(formula: stl.Formula) -> list[str]:
             "operators that look ahead are nested so deep that open windows are worked out again at every sample: "
             "some 0.1 ms, more with wider windows; docs/stl.md lists the shapes that cost constant time"
         )
-    return notes
+    return list(dict.fromkeys(notes))

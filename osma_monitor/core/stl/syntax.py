@@ -133,10 +133,12 @@ def format_seconds(nanoseconds: int) -> str:
 
 
 def _copy_tree(nodes: tuple[Node, ...], root: int) -> tuple[Node, ...]:
-    keep = {root}
-    for index in range(root, -1, -1):
-        if index in keep:
-            keep.update(nodes[index].args)
+    keep: set[int] = set()
+    stack = [root]
+    while stack:
+        index = stack.pop()
+        keep.add(index)
+        stack += nodes[index].args
     place: dict[int, int] = {}
     copied: list[Node] = []
     for index in sorted(keep):
