@@ -22,7 +22,7 @@ from osma_monitor.core.stl.syntax import Formula
 from osma_monitor.core.stl.verdict import UNDECIDED, Bounds, Update, Verdict, make_update
 
 Sample = Mapping[str, float | None] | Sequence[float] | NDArray[np.float64]
-_SNAPSHOT_VERSION = 2
+_SNAPSHOT_VERSION = 3
 
 
 class Library:

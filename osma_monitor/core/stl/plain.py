@@ -1,0 +1,187 @@
+"""Nodes of an open trace that need no running values: connectives, comparisons, arithmetic, neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from osma_monitor.core.stl import tracks
+from osma_monitor.core.stl.columns import FEW, Array, Column, Line, Node, Span, Values, merged, union
+from osma_monitor.core.stl.graph import GATE_THRESHOLD, GraphNode
+from osma_monitor.core.stl.offline import Timeline, evaluate_node
+from osma_monitor.core.stl.runtime import INF, NAN, compare, interval_arithmetic
+from osma_monitor.core.stl.syntax import COMPARISONS
+from osma_monitor.core.stl.top import maximum, minimum, negate
+from osma_monitor.core.stl.tracks import Track
+
+NOWHERE: Final = Timeline(np.zeros(1, dtype=np.int64))  # these operators do not ask for the time
+
+
+class Pointwise(Node):
+    """Each sample by itself."""
+
+    def __init__(self, line: Line, arguments: Sequence[Column], node: GraphNode) -> None:
+        super().__init__(line, arguments)
+        self._node = node
+        self._one = pointwise(node)
+
+    def update(self, closed: bool) -> None:
+        column, arguments, one = self.column, self.arguments, self._one
+        column.final = min(a.final for a in arguments)
+        changed = column.changed = []
+        first, second = arguments[0], arguments[-1]
+        single = len(arguments) == 1
+        for begin, end in union(first.changed, second.changed):
+            if end - begin > FEW:
+                span = self._many(begin, end)
+                if span:
+                    changed.append(span)
+                continue
+            start = -1
+            for slot in range(begin, end):
+                values = one(first.at(slot)) if single else one(first.at(slot), second.at(slot))
+                if column.put(slot, values):
+                    stop = slot + 1
+                    start = slot if start < 0 else start
+            if start >= 0:
+                changed.append((start, stop))
+
+    def _many(self, begin: int, end: int) -> Span | None:
+        with np.errstate(all="ignore"):
+            given = [Track(*a.rows[:, begin:end]) for a in self.arguments]
+            return self.column.put_many(begin, end, three(evaluate_node(self._node, given, NOWHERE, False)))
+
+
+def three(track: Track) -> tuple[Array, Array, Array]:
+    return (track.lower, track.upper, track.rho)
+
+
+def pointwise(node: GraphNode) -> Callable[..., Values]:
+    """The operator on single samples."""
+    op, boolean = node.op, node.boolean
+    if op in COMPARISONS:
+        return lambda a, b: compare(op, a, b, boolean)
+    if op == "gate":
+        half = (GATE_THRESHOLD,) * 3
+        return lambda a: compare(">", a, half, True)
+    if op in _CONNECTIVES:
+        return _CONNECTIVES[op]
+    return lambda *a: interval_arithmetic(op, *a)
+
+
+def _iff(a: Values, b: Values) -> Values:
+    return minimum(maximum(negate(a), b), maximum(negate(b), a))
+
+
+_CONNECTIVES: Final[dict[str, Callable[..., Values]]] = {
+    "value": lambda a: a,
+    "not": negate,
+    "and": minimum,
+    "or": maximum,
+    "implies": lambda a, b: maximum(negate(a), b),
+    "iff": _iff,
+    "xor": lambda a, b: negate(_iff(a, b)),
+}
+
+
+class Neighbour(Node):
+    """prev, next, rise and fall."""
+
+    def __init__(self, line: Line, arguments: Sequence[Column], node: GraphNode) -> None:
+        super().__init__(line, arguments)
+        self._op = node.op
+        self.birth = 0
+
+    slots = ("seen", "birth")
+
+    def update(self, closed: bool) -> None:
+        (argument,) = self.arguments
+        column, op, end = self.column, self._op, self.line.end
+        column.final = max(argument.final - 1, 0) if op == "next" else argument.final
+        spans: list[Span] = []
+        for begin, stop in argument.changed:
+            spans.append((max(begin - 1, self.line.begin), stop) if op == "next" else (begin, min(stop + 1, end)))
+        if closed and op == "next":
+            spans.append((end - 1, end))
+        column.changed = []
+        for begin, stop in merged(spans):
+            if stop - begin > FEW:
+                span = column.put_many(begin, stop, self._many(begin, stop, closed))
+                column.changed += [span] if span else []
+                continue
+            places = [slot for slot in range(begin, stop) if column.put(slot, self._one(slot, closed))]
+            column.changed += [(places[0], places[-1] + 1)] if places else []
+
+    def _one(self, slot: int, closed: bool) -> Values:
+        op, argument = self._op, self.arguments[0]
+        if op == "next":
+            if slot + 1 < self.line.end:
+                return argument.at(slot + 1)
+            return (INF, INF, INF) if closed else (-INF, INF, NAN)
+        if slot == self.birth:
+            before = (INF, INF, INF) if op != "rise" else (-INF, -INF, -INF)
+        else:
+            before = argument.at(slot - 1)
+        if op == "prev":
+            return before
+        here = argument.at(slot)
+        return minimum(here, negate(before)) if op == "rise" else minimum(before, negate(here))
+
+    def _many(self, begin: int, end: int, closed: bool) -> Sequence[Array]:
+        rows = self.arguments[0].rows
+        if self._op == "next":
+            moved = rows[:, begin + 1 : end + 1].copy()
+            if end == self.line.end:
+                edge = [[INF], [INF], [INF]] if closed else [[-INF], [INF], [NAN]]
+                moved = np.concatenate([rows[:, begin + 1 : end], edge], axis=1)
+            return list(moved)
+        if begin == self.birth:
+            edge = [[-INF if self._op == "rise" else INF]] * 3
+            moved = np.concatenate([edge, rows[:, begin : end - 1]], axis=1)
+        else:
+            moved = rows[:, begin - 1 : end - 1]
+        before, here = Track(*moved), Track(*rows[:, begin:end])
+        if self._op == "prev":
+            return list(moved)
+        turned = tracks.negate(before if self._op == "rise" else here)
+        return three(tracks.minimum(here if self._op == "rise" else before, turned))
+
+
+class Anew(Node):
+    """until and since whose windows begin apart from now: worked out again wherever it can still change."""
+
+    def __init__(self, line: Line, arguments: Sequence[Column], node: GraphNode) -> None:
+        super().__init__(line, arguments)
+        assert node.window is not None
+        self._node, self._far = node, node.window[1]
+
+    def update(self, closed: bool) -> None:
+        line, column = self.line, self.column
+        begin = max(column.final, line.begin)
+        start = max(self.keeps, line.begin)
+        timeline = Timeline(line.stamps[start : line.end].copy())
+        given = [Track(*a.rows[:, start : line.end]) for a in self.arguments]
+        track = evaluate_node(self._node, given, timeline, closed)[begin - start :]
+        span = column.put_many(begin, line.end, three(track)) if begin < line.end else None
+        column.changed = [span] if span else []
+        below = min(a.final for a in self.arguments)
+        if self._node.op == "since":
+            column.final = min(below, line.end)
+            return
+        while column.final < line.end and self._is_over(line.view[column.final] + self._far, below):
+            column.final += 1
+
+    def _is_over(self, ends: int, below: int) -> bool:
+        """Has the window ended, among samples that are final?"""
+        line = self.line
+        return ends < line.view[below] if below < line.end else ends <= line.view[line.end - 1]
+
+    @property
+    def keeps(self) -> int:
+        line, final = self.line, self.column.final
+        if self._node.op == "until" or not line.end:
+            return final
+        oldest = line.view[min(final, line.end - 1)] - self._far
+        return int(np.searchsorted(line.stamps[: line.end], max(oldest, -(2**63)), side="left"))
