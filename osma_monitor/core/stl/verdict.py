@@ -265,7 +265,10 @@ class Update:
             return self._instant
 
     def now_lists(self) -> _Lists:
-        """Lower bound, upper bound and rho of this instant as plain lists: what the arrays below are made from."""
+        """Lower bound, upper bound and rho of this instant as plain lists: the values of the arrays below.
+
+        They may be one and the same list, where every value is a point: to be read, not changed.
+        """
         return self._shared.lists("now", self._frame)
 
     @property
