@@ -32,6 +32,7 @@ class Chain(Fold):
         hold, release = self.arguments
         heads = self.heads.view
         own = (self.before if step > 0 else self.after).views
+        a, b, c, d, e, f, g = own
         outer = self._joins_outside(step)
         head, fold, slot = heads[first], self._carried(first, step), first
         few = first + step * STEPS
@@ -43,10 +44,9 @@ class Chain(Fold):
             if slot == few:
                 return self._sweep(slot, last, bound, step)
             fold = _joined(fold, hold.at(slot), release.at(slot), outer)
-            if step * (slot - last) >= 0 and fold == tuple(row[slot] for row in own):
+            if step * (slot - last) >= 0 and fold == _at(own, slot):
                 return slot
-            for row, value in zip(own, fold, strict=True):
-                row[slot] = value
+            a[slot], b[slot], c[slot], d[slot], e[slot], f[slot], g[slot] = fold
             slot += step
         return slot
 
@@ -161,16 +161,20 @@ def _joined(fold: Clamps, hold: Values, release: Values, outer: bool) -> Clamps:
     if hold_rho != hold_rho:
         hold_rho = INF
     if outer:
-        lower = max(release_lower, min(hold_lower, lower))
-        upper = max(release_upper, min(hold_upper, upper))
-        rho = max(release_rho, min(hold_rho, rho))
+        lower = max(release_lower, hold_lower if hold_lower < lower else lower)
+        upper = max(release_upper, hold_upper if hold_upper < upper else upper)
+        rho = max(release_rho, hold_rho if hold_rho < rho else rho)
     else:
-        lower = max(lower, min(high_lower, release_lower))
-        upper = max(upper, min(high_upper, release_upper))
-        rho = max(rho, min(high_rho, release_rho))
-    return (
-        lower, upper, rho, known, min(high_lower, hold_lower), min(high_upper, hold_upper), min(high_rho, hold_rho)
-    )  # fmt: skip
+        lower = max(lower, high_lower if high_lower < release_lower else release_lower)
+        upper = max(upper, high_upper if high_upper < release_upper else release_upper)
+        rho = max(rho, high_rho if high_rho < release_rho else release_rho)
+    if hold_lower < high_lower:
+        high_lower = hold_lower
+    if hold_upper < high_upper:
+        high_upper = hold_upper
+    if hold_rho < high_rho:
+        high_rho = hold_rho
+    return (lower, upper, rho, known, high_lower, high_upper, high_rho)
 
 
 def compose(outer: Array, inner: Array) -> Array:

@@ -200,9 +200,13 @@ class Fold(Node):
         out: list[Span] = [(was_closed, closed), (max(fresh, closed), end)]
         floor = starts[final] if final < self.begun else final if self.ahead else self.near_slot
         for begin, stop in self._update_after(spans, completed, floor):
-            low = bisect_left(starts, begin, final, self.begun)
-            high = bisect_left(starts, stop, low, self.begun)
-            out += [(low, min(high, closed)), (max(low, closed), high)]
+            if self.ahead and not self.near:  # windows begin where they stand
+                low, high = max(begin, final), stop
+            else:
+                low = bisect_left(starts, begin, final, self.begun)
+                high = bisect_left(starts, stop, low, self.begun)
+            out.append((low, min(high, closed)))
+            out.append((max(low, closed), high))
         for begin, stop in self._spread_before(spans):
             low = bisect_left(stops, begin + 1, final, closed)
             out.append((low, bisect_left(stops, stop + 1, low, closed)))
@@ -232,7 +236,8 @@ class Fold(Node):
 
     def _recompute(self, spans: list[Span]) -> None:
         """Looks at the slots again, and leaves in the list where something has changed."""
-        put, kept = self.column.put, []
+        put, value = self.column.put, self.value
+        kept: list[Span] = []
         for begin, end in spans:
             if end - begin > FEW:
                 cut = self.closed if self.mode == "windows" and begin < self.closed < end else end
@@ -242,7 +247,7 @@ class Fold(Node):
                 continue
             start = -1
             for slot in range(begin, end):
-                if put(slot, self.value(slot)):
+                if put(slot, value(slot)):
                     stop = slot + 1
                     start = slot if start < 0 else start
             if start >= 0:
@@ -385,35 +390,39 @@ class Extreme(Fold):
         return (-upper, -lower, -rho) if self.mirrored else (lower, upper, rho)
 
     def value(self, slot: int) -> Values:
+        a, b, c = self.after.views
         if self.mode == "before":
             a, b, c = self.before.views
-            return self._said(a[slot], b[slot], c[slot])
-        a, b, c = self.after.views
-        if self.mode == "after":
-            if self.ended or self.counting:
-                return self._said(a[slot], b[slot], c[slot])
-            return self._said(-INF, b[slot], NAN)
-        heads = self.heads.view
-        if slot >= self.closed:  # the window can grow
+        elif self.mode == "after":
+            if not (self.ended or self.counting):
+                return self._open(b[slot])
+        elif slot >= self.closed:  # the window can grow
             if slot >= self.begun:
-                return self._said(-INF, INF, NAN)
+                return self._open(INF)
             start = self.starts.view[slot]
             upper = b[start]
-            if heads[start] != self.head:
-                upper = min(upper, self.before.views[1][self.line.end - 1])
-            return self._said(-INF, upper, NAN)
-        start, last = self.starts.view[slot], self.stops.view[slot] - 1
-        if start > last:
-            return self._said(INF, INF, INF)
-        if heads[start] == heads[last]:
-            if heads[start] == start:
-                a, b, c = self.before.views
-                return self._said(a[last], b[last], c[last])
-            return self._said(a[start], b[start], c[start])
-        d, e, f = self.before.views
-        one, other = c[start], f[last]
-        rho = other if one != one or other < one else one
-        return self._said(min(a[start], d[last]), min(b[start], e[last]), rho)
+            if start < self.head:
+                other = self.before.views[1][self.line.end - 1]
+                upper = other if other < upper else upper
+            return self._open(upper)
+        else:
+            start, last = self.starts.view[slot], self.stops.view[slot] - 1
+            if start > last:
+                return self._said(INF, INF, INF)
+            head = self.heads.view[start]
+            d, e, f = self.before.views
+            if head != self.heads.view[last]:
+                one, other = c[start], f[last]
+                rho = other if one != one or other < one else one
+                return self._said(min(a[start], d[last]), min(b[start], e[last]), rho)
+            if head == start:
+                a, b, c, start = d, e, f, last
+            slot = start
+        return self._said(a[slot], b[slot], c[slot])
+
+    def _open(self, upper: float) -> Values:
+        rho = NAN if upper > -INF else -INF
+        return (-upper, INF, -rho) if self.mirrored else (-INF, upper, rho)
 
     def values(self, begin: int, end: int) -> Sequence[Array]:
         pending = False

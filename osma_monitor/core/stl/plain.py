@@ -13,7 +13,7 @@ from osma_monitor.core.stl.graph import GATE_THRESHOLD, GraphNode
 from osma_monitor.core.stl.offline import Timeline, evaluate_node
 from osma_monitor.core.stl.runtime import INF, NAN, compare, interval_arithmetic
 from osma_monitor.core.stl.syntax import COMPARISONS
-from osma_monitor.core.stl.top import maximum, minimum, negate
+from osma_monitor.core.stl.top import negate
 from osma_monitor.core.stl.tracks import Track
 
 NOWHERE: Final = Timeline(np.zeros(1, dtype=np.int64))  # these operators do not ask for the time
@@ -29,10 +29,13 @@ class Pointwise(Node):
 
     def update(self, closed: bool) -> None:
         column, arguments, one = self.column, self.arguments, self._one
-        column.final = min(a.final for a in arguments)
-        changed = column.changed = []
         first, second = arguments[0], arguments[-1]
-        single = len(arguments) == 1
+        column.final = first.final if first.final < second.final else second.final
+        changed: list[Span] = []
+        column.changed = changed
+        single, put = len(arguments) == 1, column.put
+        lowers, uppers, rhos = first.views
+        other_lowers, other_uppers, other_rhos = second.views
         for begin, end in union(first.changed, second.changed):
             if end - begin > FEW:
                 span = self._many(begin, end)
@@ -41,8 +44,9 @@ class Pointwise(Node):
                 continue
             start = -1
             for slot in range(begin, end):
-                values = one(first.at(slot)) if single else one(first.at(slot), second.at(slot))
-                if column.put(slot, values):
+                here = (lowers[slot], uppers[slot], rhos[slot])
+                values = one(here) if single else one(here, (other_lowers[slot], other_uppers[slot], other_rhos[slot]))
+                if put(slot, values):
                     stop = slot + 1
                     start = slot if start < 0 else start
             if start >= 0:
@@ -71,6 +75,40 @@ def pointwise(node: GraphNode) -> Callable[..., Values]:
     return lambda *a: interval_arithmetic(op, *a)
 
 
+def minimum(a: Values, b: Values) -> Values:
+    """As :func:`top.minimum`, without calls: most of a sample's work ends here."""
+    lower, upper, rho = a
+    other_lower, other_upper, other_rho = b
+    if other_lower < lower:
+        lower = other_lower
+    if other_upper < upper:
+        upper = other_upper
+    if lower == upper:
+        return (lower, upper, lower)
+    if rho != rho or other_rho != other_rho:
+        return (lower, upper, NAN)
+    if other_rho < rho:
+        rho = other_rho
+    return (lower, upper, lower if rho < lower else upper if rho > upper else rho)
+
+
+def maximum(a: Values, b: Values) -> Values:
+    """As :func:`top.maximum`."""
+    lower, upper, rho = a
+    other_lower, other_upper, other_rho = b
+    if other_lower > lower:
+        lower = other_lower
+    if other_upper > upper:
+        upper = other_upper
+    if lower == upper:
+        return (lower, upper, lower)
+    if rho != rho or other_rho != other_rho:
+        return (lower, upper, NAN)
+    if other_rho > rho:
+        rho = other_rho
+    return (lower, upper, lower if rho < lower else upper if rho > upper else rho)
+
+
 def _iff(a: Values, b: Values) -> Values:
     return minimum(maximum(negate(a), b), maximum(negate(b), a))
 
@@ -80,7 +118,7 @@ _CONNECTIVES: Final[dict[str, Callable[..., Values]]] = {
     "not": negate,
     "and": minimum,
     "or": maximum,
-    "implies": lambda a, b: maximum(negate(a), b),
+    "implies": lambda a, b: maximum((-a[1], -a[0], -a[2]), b),
     "iff": _iff,
     "xor": lambda a, b: negate(_iff(a, b)),
 }
