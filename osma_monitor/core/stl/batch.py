@@ -87,6 +87,10 @@ def evaluate_batch(
         TraceError: offsets, stamps or lengths that do not fit.
         UnknownSignalError: a signal is not given and ``missing`` is 'error'.
     """
+    if isinstance(formulas, Formula | str):
+        raise TypeError(f"formulas is a sequence of clauses, not the one clause {str(formulas)!r}")
+    if missing not in ("error", "unknown"):
+        raise ValueError(f"missing is 'error' or 'unknown', not {missing!r}")
     batch = _Batch(
         [as_formula(f) for f in formulas], offsets, stamps_ns, signals, gate_signals, np.dtype(dtype), missing
     )

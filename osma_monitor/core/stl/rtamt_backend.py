@@ -24,6 +24,7 @@ from osma_monitor.core.stl.syntax import BINARY_TERMS, COMPARISONS, PAST, UNARY_
 from osma_monitor.core.stl.verdict import Update, make_update
 
 _INFIX: Final = {"implies": "->"}
+_UNDECIDED: Final = (-math.inf, math.inf, math.nan)
 _REFUSED: Final = MappingProxyType(
     {
         "==": "a true equality is 0 there and +inf here",
@@ -167,55 +168,58 @@ class RtamtLibrary:
         return make_update(self._program, False, (), flags, (*counts, (judged, now), missed, ()))
 
 
+class _Part:
+    """One formula as an rtamt specification, which is given up when rtamt's memory no longer fits the trace."""
+
+    def __init__(self, rtamt: Any, formula: Formula, period_ns: int | None, running: bool = False) -> None:
+        self.names = {name: f"v{i}" for i, name in enumerate(sorted(formula.signals))}
+        text = _write(formula, self.names)
+        self.spec = _specification(rtamt, f"historically({text})" if running else text, self.names, period_ns)
+        self.has_memory = any(n.op in PAST for n in formula.nodes)
+        self.has_windows = any(n.window is not None for n in formula.nodes)
+        self.lost = False
+
+    def push(self, sample: int, row: dict[str, float], on_time: bool) -> float:
+        """The value at this sample; NaN where it is unknown, undefined, or the memory was lost."""
+        values = [(own, row[name]) for name, own in self.names.items()]
+        self.lost = self.lost or (self.has_windows and not on_time)
+        if not self.lost and not any(v != v for _, v in values):
+            try:
+                return float(self.spec.update(sample, values)) + 0.0
+            except Exception:  # x/0, the root of a negative number (rtamt raises bare Exception): undefined is unknown
+                pass
+        self.lost = self.lost or self.has_memory
+        return math.nan
+
+
 class _Clause:
     """One clause as rtamt specifications: what is judged, what holds now, and the left sides of its implications."""
 
     def __init__(self, rtamt: Any, formula: Formula, left: list[Formula], period_ns: int | None) -> None:
-        self.inner = body(formula)
-        self.running = self.inner != formula
-        self.names = {name: f"v{i}" for i, name in enumerate(sorted(formula.signals))}
-        text = _write(self.inner, self.names)
-        texts = [text, *([f"historically({text})"] if self.running else []), *(_write(f, self.names) for f in left)]
-        self.specs = [_specification(rtamt, t, self.names, period_ns) for t in texts]
-        self.has_memory = any(n.op in PAST for n in self.inner.nodes)
-        self.has_windows = any(n.window is not None for n in self.inner.nodes)
-        undecided = (-math.inf, math.inf, math.nan)
-        self.judged = self.now = undecided
+        inner = body(formula)
+        self.names = sorted(formula.signals)
+        self.instant = _Part(rtamt, inner, period_ns)
+        self.running = _Part(rtamt, inner, period_ns, running=True) if inner != formula else None
+        self.left = [_Part(rtamt, f, period_ns) for f in left]
+        self.judged = self.now = _UNDECIDED
         self.triggered = False
         self.unknown = 0
-        self.lost = False  # rtamt's memory no longer fits the trace
-        self.gap = False  # some sample was unknown
+        self.gap = False  # some sample was unknown, or its value undefined
 
     def push(self, sample: int, row: dict[str, float], on_time: bool) -> None:
-        values = {name: row[name] for name in self.names}
-        undecided = (-math.inf, math.inf, math.nan)
-        if any(v != v for v in values.values()):
-            self.unknown += 1
-            self._skip()
+        self.unknown += any(row[name] != row[name] for name in self.names)
+        for part in self.left:
+            self.triggered = part.push(sample, row, on_time) > 0 or self.triggered
+        now = self.instant.push(sample, row, on_time)
+        self.now = _UNDECIDED if now != now else (now, now, now)
+        if self.running is None:
+            self.judged = self.now
             return
-        if self.has_windows and not on_time:
-            self.lost = True
-        if self.lost:
-            self.now = undecided
-            self.judged = (-math.inf, self.judged[1], self.judged[2]) if self.running else undecided
-            return
-        data = [(self.names[n], v) for n, v in values.items()]
-        try:
-            results = [float(spec.update(sample, data)) + 0.0 for spec in self.specs]
-        except Exception:  # x/0, the root of a negative number (rtamt raises bare Exception): undefined is unknown
-            self._skip()
-            self.lost = True
-            return
-        self.now = (results[0],) * 3
-        rho = results[1] if self.running else results[0]
-        self.judged = (-math.inf if self.gap and self.running and rho != -math.inf else rho, rho, rho)
-        self.triggered = self.triggered or any(r > 0 for r in results[2 if self.running else 1 :])
-
-    def _skip(self) -> None:
-        self.now = (-math.inf, math.inf, math.nan)
-        self.gap = True
-        self.lost = self.lost or self.has_memory
-        self.judged = (-math.inf, self.judged[1], self.judged[2]) if self.running else self.now
+        rho = self.running.push(sample, row, on_time)
+        self.gap = self.gap or rho != rho
+        _, upper, so_far = self.judged
+        upper, so_far = (upper, so_far) if rho != rho else (rho, rho)
+        self.judged = (-math.inf if self.gap and upper != -math.inf else upper, upper, so_far)
 
 
 def _load() -> Any:

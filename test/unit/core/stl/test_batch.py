@@ -131,6 +131,15 @@ def test_episodes_without_samples_are_undecided():
     assert empty.rho.shape == (1, 1) and empty.first_violation.tolist() == [[-1]]
 
 
+def test_arguments_that_are_none_are_refused():
+    arguments = {"offsets": [0, 1], "stamps_ns": [0], "signals": {"x": [1.0]}}
+    for one in ("x", "always(x < 1)", stl.parse("x < 1")):
+        with pytest.raises(TypeError, match="a sequence of clauses"):
+            stl.evaluate_batch(one, **arguments)
+    with pytest.raises(ValueError, match="'error' or 'unknown', not 'ignore'"):
+        stl.evaluate_batch(["x < 1"], **arguments, missing="ignore")
+
+
 def test_a_missing_signal_raises_or_is_unknown():
     arguments = (["always(x < 1)", "always(y < 1)"], [0, 2], [0, 1], {"x": [0.0, 0.0]})
     with pytest.raises(stl.UnknownSignalError, match="'y'"):

@@ -118,3 +118,22 @@ def test_unknown_samples_and_stamps_off_the_period():
 def test_unknown_backends_are_refused():
     with pytest.raises(UserError, match="native, rtamt"):
         stl.make_library(["x < 1"], backend="rtam")
+
+
+def test_what_is_undefined_once_is_forgotten_where_nothing_remembers_it():
+    library = RtamtLibrary("always(1 / x > 0)", "1 / x > 0", "always(once(1 / x > 0))")
+    library.update(0, {"x": 2.0})
+    assert library.update(1, {"x": 0.0}).status.tolist() == [0, 0, 0]
+    update = library.update(2, {"x": -4.0})
+    assert update.status.tolist() == [-1, -1, 0] and update.rho[:2].tolist() == [-0.25, -0.25]
+
+
+@pytest.mark.parametrize("right", ["sqrt(z) <= 1", "historically(z <= 1)", "prev(z > 0)"])
+@pytest.mark.parametrize("gap", [math.nan, -2.0])
+def test_a_left_side_triggers_although_the_right_side_was_unknown(right, gap):
+    ours, theirs = (stl.make_library([f"always(g > 0 -> {right})"], backend=b) for b in ("native", "rtamt"))
+    for stamp, (g, z) in enumerate([(-1.0, 0.5), (-1.0, gap), (1.0, 0.5), (-1.0, 0.5)]):
+        expected, found = (library.update(stamp, {"g": g, "z": z}) for library in (ours, theirs))
+        assert found.triggered.tolist() == expected.triggered.tolist() == [stamp >= 2]
+        assert found.unknown.tolist() == expected.unknown.tolist()
+        assert found.lower[0] <= expected.lower[0] and found.upper[0] >= expected.upper[0]
