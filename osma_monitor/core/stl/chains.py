@@ -87,7 +87,7 @@ class Chain(Fold):
             slot = far + step
             if stays or (over and slot != bound and self.heads.view[slot] != self.heads.view[far]):
                 return slot
-            size *= 2
+            size *= 4
         return slot
 
     # --- values ---

@@ -36,7 +36,7 @@ from osma_monitor.core.stl.graph import GraphNode
 from osma_monitor.core.stl.runtime import INF, NAN, settle
 
 STEPS: Final = 40  # a walk so long goes on with NumPy
-CHUNK: Final = 64  # its first piece then; each further one is twice as long
+CHUNK: Final = 256  # its first piece then; each further one is four times as long
 
 
 class Fold(Node):
@@ -231,7 +231,7 @@ class Fold(Node):
                 if span is None or span[0] > begin:
                     slot = slot if span is None else span[0]
                     break
-                slot, size = begin, 2 * size
+                slot, size = begin, 4 * size
         return [(slot, stop)] if slot < stop else []
 
     def _recompute(self, spans: list[Span]) -> None:
@@ -359,7 +359,7 @@ class Extreme(Fold):
             folded = np.minimum(np.minimum.accumulate((-piece if mirrored else piece)[::-1])[::-1], own[slot + 1])
             stays = begin <= last and folded[0] == own[begin]
             self.after.rows[1, begin : slot + 1] = folded
-            slot, size = begin - 1, 2 * size
+            slot, size = begin - 1, 4 * size
             if stays:
                 break
         return slot
@@ -382,7 +382,7 @@ class Extreme(Fold):
             slot = far + step
             if stays or (over and slot != bound and self.heads.view[slot] != self.heads.view[far]):
                 return slot
-            size *= 2
+            size *= 4
         return slot
 
     def _said(self, lower: float, upper: float, rho: float) -> Values:
@@ -430,13 +430,24 @@ class Extreme(Fold):
             found = (self.before if self.mode == "before" else self.after).rows[:, begin:end].copy()
             pending = self.mode == "after" and not (self.ended or self.counting)
         else:
+            pending = begin >= self.closed
+            if pending and not self.near:
+                return self._open_values(begin, end)
             after, before, empty, back, front = self._parts(begin, end)
             found = np.where(back, after, np.where(front, before, np.fmin(after, before)))
             found[:, empty] = INF
-            pending = begin >= self.closed
         if pending:
             found[0], found[2] = -INF, NAN
         return _settled(found[0], found[1], found[2], self.mirrored)
+
+    def _open_values(self, begin: int, end: int) -> Sequence[Array]:
+        """Where windows begin where they stand and end with the newest sample."""
+        upper = self.after.rows[1, begin:end].copy()
+        if begin < self.head:
+            earlier = upper[: self.head - begin]
+            np.minimum(earlier, self.before.views[1][self.line.end - 1], out=earlier)
+        lower, rho = np.full(end - begin, -INF), np.where(upper > -INF, NAN, -INF)
+        return (-upper, -lower, -rho) if self.mirrored else (lower, upper, rho)
 
 
 def _piece(fold: Fold, slot: int, bound: int, step: int, size: int) -> Span:
