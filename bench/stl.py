@@ -336,6 +336,48 @@ def measure_windows(report: Report, part: int) -> None:
         )
 
 
+def deep_window(width: int, text: str, count: int, slow: bool = False) -> float:
+    """Seconds of processor time a sample, once all windows are full; ``slow``: waves much longer than a sample."""
+    filled = int(2.2 * width) + 50
+    noise = np.random.default_rng(1).random((filled + count, 3))
+    wave = 0.5 + 0.4 * np.sin(np.arange(filled + count) / 300)
+    values = (wave[:, None] + 0.01 * noise if slow else noise).tolist()
+    update = stl.Library(text.format(width * PERIOD_NS), signals=("a", "b", "c")).update
+    rows = [dict(zip("abc", row, strict=True)) for row in values]
+    for i, row in enumerate(rows[:filled]):
+        update(i * PERIOD_NS, row)
+    begin = time.process_time()
+    for i, row in enumerate(rows[filled:], filled):
+        update(i * PERIOD_NS, row)
+    return (time.process_time() - begin) / count
+
+
+def measure_deep(report: Report, part: int) -> None:
+    """Operators that look ahead nested deeper, or several side by side; all windows as wide."""
+    for text in (
+        "always(a > 0.5 -> eventually[0,{0}ns](b > 0.2 and always[0,{0}ns](c > 0.05)))",
+        "always((eventually[0,{0}ns](a > 0.9)) or (always[0,{0}ns](b > 0.1)))",
+        "always(historically[0,{0}ns](eventually[0,{0}ns](a > 0.9)))",
+        "always(a > 0.5 -> (eventually[0,{0}ns](b > 0.9 until c > 0.9)))",
+        "always(a > 0.1 until[0,{0}ns] (eventually[0,{0}ns](b > 0.9)))",
+        "always[0,{0}ns](eventually[0,{0}ns](always[0,{0}ns](a > 0.05)))",
+    ):
+        times: dict[int, float] = {}
+        slowly = {str(width): functools.partial(deep_window, width, text, 500, True) for width in (10, 1000)}
+        for widths, count in (((10, 1000), 30 // part + 3), ((10_000,), 1)):
+            tasks = {str(width): functools.partial(deep_window, width, text, 500) for width in widths}
+            times.update((int(width), best) for width, best in rounds(tasks, count).items())
+        detail = ", ".join(f"{seconds * 1e6:.0f}" for seconds in times.values()) + " us with 10, 1000, 10000"
+        for width, limit in ((1000, 1.5), (10_000, 2)):
+            ratio = times[width] / times[10]
+            what = f"{text.format(width).replace('ns', '')} / with 10"
+            report.add(what, ratio, f"<= {limit}", ratio <= limit, detail)
+        # a slow signal moves the bounds of most open samples at every sample
+        waves = rounds(slowly, 3)
+        detail = f"{waves['1000'] * 1e6:.0f} us against {waves['10'] * 1e6:.0f} us"
+        report.add("  the same on slow waves, 1000 / 10", waves["1000"] / waves["10"], "", None, detail)
+
+
 def measure_episodes(report: Report, part: int, with_rtamt: bool) -> dict[str, float]:
     episodes = Episodes(22_500 // part)
     assert (episodes.ours() == episodes.plain()).all(), "the two ways give different robustness"
@@ -366,6 +408,7 @@ def main() -> None:
 
     results["online_seconds_a_sample"] = measure_online(report, part, versions)
     measure_windows(report, part)
+    measure_deep(report, part)
     results["episodes_seconds"] = measure_episodes(report, part, bool(versions["rtamt"]))
 
     begin, updates = resident_kib(), 1_000_000 // part

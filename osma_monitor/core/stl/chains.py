@@ -1,4 +1,4 @@
-"""until and since over an open trace, whose windows begin now."""
+"""until and since over an open trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _NOTHING: Final[Clamps] = (-INF, -INF, -INF, 0.0, INF, INF, INF)
 
 
 class Chain(Fold):
-    """until[0,b], since[0,b], or without a window.
+    """until and since, with a window or without.
+
+    Where the window begins apart from now, it is what they say at its beginning, with a rho that need not lie between
+    its bounds; :class:`plain.Delayed` sees to what is held on the way there.
 
     One sample is the clamp ``x -> max(release, min(hold, x))`` of what the operator says beyond it; unknown holds count
     as held, unknown releases as none. ``low`` of a fold is what the operator says with nothing beyond it, ``high`` the
@@ -103,6 +106,8 @@ class Chain(Fold):
 
     def _said(self, fold: Clamps, pending: bool) -> Values:
         lower, upper, rho, known, _, held, _ = fold
+        if self.near:
+            return (lower, max(upper, held), NAN) if pending else (lower, upper, rho if known else NAN)
         if not pending:
             return settle(lower, upper, rho if known else NAN)
         if self.mode != "windows":
@@ -115,6 +120,8 @@ class Chain(Fold):
         if self.mode == "after":
             return self._said(_at(self.after.views, slot), not self.ended and self.node.polarity != -1)
         heads, pending = self.heads.view, slot >= self.closed
+        if slot >= self.begun:
+            return (-INF, INF, NAN)
         start, last = self.starts.view[slot], self.line.end - 1 if pending else self.stops.view[slot] - 1
         if start > last:
             return (-INF, -INF, -INF)
@@ -143,9 +150,9 @@ class Chain(Fold):
             upper, rho = np.maximum(upper, held), np.full(end - begin, NAN)
         else:
             rho = np.where(known > 0, rho, NAN)
-        said = np.array(_settled(lower, upper, rho, False))
+        said = np.array((lower, upper, rho) if self.near else _settled(lower, upper, rho, False))
         if empty is not None:
-            said[:, empty] = -INF
+            said[:, empty] = [[-INF], [INF], [NAN]] if pending else -INF
         return list(said)
 
 

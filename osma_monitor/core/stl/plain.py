@@ -11,7 +11,7 @@ from osma_monitor.core.stl import tracks
 from osma_monitor.core.stl.columns import FEW, Array, Column, Line, Node, Span, Values, merged, union
 from osma_monitor.core.stl.graph import GATE_THRESHOLD, GraphNode
 from osma_monitor.core.stl.offline import Timeline, evaluate_node
-from osma_monitor.core.stl.runtime import INF, NAN, compare, interval_arithmetic
+from osma_monitor.core.stl.runtime import INF, NAN, compare, interval_arithmetic, settle
 from osma_monitor.core.stl.syntax import COMPARISONS
 from osma_monitor.core.stl.top import negate
 from osma_monitor.core.stl.tracks import Track
@@ -187,39 +187,30 @@ class Neighbour(Node):
         return three(tracks.minimum(here if self._op == "rise" else before, turned))
 
 
-class Anew(Node):
-    """until and since whose windows begin apart from now: worked out again wherever it can still change."""
+class Delayed(Node):
+    """until and since whose windows begin apart from now: what they say from there on, and the least hold on the way.
 
-    def __init__(self, line: Line, arguments: Sequence[Column], node: GraphNode) -> None:
-        super().__init__(line, arguments)
-        assert node.window is not None
-        self._node, self._far = node, node.window[1]
+    The first argument says the former with a rho that has not been brought between its bounds, the second the latter.
+    """
 
     def update(self, closed: bool) -> None:
-        line, column = self.line, self.column
-        begin = max(column.final, line.begin)
-        start = max(self.keeps, line.begin)
-        timeline = Timeline(line.stamps[start : line.end].copy())
-        given = [Track(*a.rows[:, start : line.end]) for a in self.arguments]
-        track = evaluate_node(self._node, given, timeline, closed)[begin - start :]
-        span = column.put_many(begin, line.end, three(track)) if begin < line.end else None
-        column.changed = [span] if span else []
-        below = min(a.final for a in self.arguments)
-        if self._node.op == "since":
-            column.final = min(below, line.end)
-            return
-        while column.final < line.end and self._is_over(line.view[column.final] + self._far, below):
-            column.final += 1
+        beyond, held = self.arguments
+        column = self.column
+        column.final = min(beyond.final, held.final)
+        column.changed = []
+        for begin, end in union(beyond.changed, held.changed):
+            if end - begin > FEW:
+                span = column.put_many(begin, end, _delayed(beyond.rows[:, begin:end], held.rows[:, begin:end]))
+                column.changed += [span] if span else []
+                continue
+            for slot in range(begin, end):
+                lower, upper, rho = beyond.at(slot)
+                least, most, skipped = held.at(slot)
+                if column.put(slot, settle(min(lower, least), min(upper, most), skipped if skipped < rho else rho)):
+                    column.changed.append((slot, slot + 1))
+        column.changed = merged(column.changed)
 
-    def _is_over(self, ends: int, below: int) -> bool:
-        """Has the window ended, among samples that are final?"""
-        line = self.line
-        return ends < line.view[below] if below < line.end else ends <= line.view[line.end - 1]
 
-    @property
-    def keeps(self) -> int:
-        line, final = self.line, self.column.final
-        if self._node.op == "until" or not line.end:
-            return final
-        oldest = line.view[min(final, line.end - 1)] - self._far
-        return int(np.searchsorted(line.stamps[: line.end], max(oldest, -(2**63)), side="left"))
+def _delayed(beyond: Array, held: Array) -> tuple[Array, Array, Array]:
+    rho = np.where(held[2] < beyond[2], held[2], beyond[2])
+    return three(tracks.settle(np.minimum(beyond[0], held[0]), np.minimum(beyond[1], held[1]), rho))

@@ -11,6 +11,7 @@ another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from osma_monitor.core.stl.chains import Chain
 from osma_monitor.core.stl.columns import FEW, Column, Constant, Line, Node, Values
 from osma_monitor.core.stl.folds import Extreme
 from osma_monitor.core.stl.graph import Graph
-from osma_monitor.core.stl.plain import Anew, Neighbour, Pointwise
+from osma_monitor.core.stl.plain import Delayed, Neighbour, Pointwise
 from osma_monitor.core.stl.runtime import INF, NAN, settle
 from osma_monitor.core.stl.top import Top, negate
 from osma_monitor.core.stl.verdict import Bounds
@@ -44,7 +45,7 @@ class Stream:
         self._line = Line()
         self._columns: dict[int, Column] = {node: Column() for node in inputs}
         self._inputs = [self._columns[node] for node in inputs]
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, list[Node]] = {}
         # an unbounded always or eventually at the top is a running value over its finished samples
         self._running: dict[int, Values] = {}
         # an unbounded until there is folded from the first sample on
@@ -63,7 +64,8 @@ class Stream:
                 self._latched[leaf] = None
                 self._column(leaf)
         self._antecedents = [self._column(a) for a in graph.antecedents[clause] if graph.nodes[a].future]
-        self._all: list[Node] = [*(self._nodes[i] for i in sorted(self._nodes)), *self._chains.values()]
+        self._all: list[Node] = [node for i in sorted(self._nodes) for node in self._nodes[i]]
+        self._all += self._chains.values()
         self._constants = [c for c in self._columns.values() if isinstance(c, Constant)]
         self._settled = 0  # the slot up to which running values hold all
         self._triggered = False
@@ -87,20 +89,27 @@ class Stream:
                 columns[index] = Constant(node.value)
                 continue
             self._nodes[index] = made = self._make(index)
-            columns[index] = made.column
+            columns[index] = made[-1].column
         return columns[root]
 
-    def _make(self, index: int) -> Node:
-        node = self._graph.nodes[index]
+    def _make(self, index: int) -> list[Node]:
+        """What works the node out; the last says what it is."""
+        node, line = self._graph.nodes[index], self._line
         arguments = [self._columns[a] for a in node.args]
         if node.op in ("always", "eventually", "historically", "once"):
-            return Extreme(self._line, arguments, node)
+            return [Extreme(line, arguments, node)]
         if node.op in ("until", "since"):
-            late = node.window is not None and node.window[0] > 0
-            return Anew(self._line, arguments, node) if late else Chain(self._line, arguments, node, False)
+            chain = Chain(line, arguments, node, False)
+            if not chain.near:
+                return [chain]
+            way = replace(
+                node, op="always" if node.op == "until" else "historically", window=(0, chain.near - 1), polarity=0
+            )
+            held = Extreme(line, arguments[:1], way)
+            return [chain, held, Delayed(line, [chain.column, held.column])]
         if node.op in ("prev", "next", "rise", "fall"):
-            return Neighbour(self._line, arguments, node)
-        return Pointwise(self._line, arguments, node)
+            return [Neighbour(line, arguments, node)]
+        return [Pointwise(line, arguments, node)]
 
     # --- samples ---
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stl_strategies import GATES, LEAVES, SIGNALS, WIDE_WINDOWS, examples, traces
+from stl_strategies import GATES, LEAVES, SECOND, SIGNALS, WIDE_WINDOWS, examples, traces
 
 from osma_monitor.core import stl
-from osma_monitor.core.stl import chains, folds, online, plain, stream
+from osma_monitor.core.stl import chains, columns, folds, online, plain, stream
 from osma_monitor.core.stl.graph import build_graph
 from osma_monitor.core.stl.offline import Timeline, check_columns, evaluate_graph
 from osma_monitor.core.stl.stream import Stream
@@ -134,3 +134,82 @@ def test_arrays_give_the_same(arrays_early, text, trace, unknown_from):
 @given(deep(), traces(least=4, most=40), st.sampled_from([0, 0, 5, 100]))
 def test_every_prefix_equals_whole_trace_evaluation_at_length(text, trace, unknown_from):
     check(text, trace, unknown_from)
+
+
+# --- what a sample costs ---
+
+DEEP = [
+    # shape, and how many times its window the samples are that it keeps
+    ("always(x > 0 -> eventually[0,{w}](y > 0 and always[0,{w}](x < 2)))", 2),
+    ("always((eventually[0,{w}](x > 1)) or (always[0,{w}](y < 2)))", 1),
+    ("always(historically[0,{w}](eventually[0,{w}](x > 1)))", 2),
+    ("always(x > -2 until[0,{w}] (eventually[0,{w}](y > 1)))", 2),
+    ("always(x > -2 until[3,{w}] (eventually[0,{w}](y > 1 since[2,{w}] (next(x > 0)))))", 3),
+    ("always(once[0,{w}](x > 1 and (y > -2 since[0,{w}] (next(x > 1)))))", 2),
+    ("always[0,3](eventually[0,{w}](always[0,{w}](eventually[0,{w}](y > 0))))", 3),
+    (
+        "((eventually[0,{w}](x > 1)) until (always[0,{w}](y > -1))) or (always(once[0,{w}](fall(always[0,1](x > 0)))))",
+        1,
+    ),
+]
+
+
+def slots_looked_at(text, samples):
+    """A sample, after those that fill the windows; and the samples that are kept."""
+    looked = 0
+
+    def counted(function, size):
+        def call(self, *arguments):
+            nonlocal looked
+            result = function(self, *arguments)
+            looked += size(result, *arguments)
+            return result
+
+        return call
+
+    library = library_of(text)
+    with pytest.MonkeyPatch.context() as patch:
+        walked = lambda reached, first, *_: abs(reached - first) + 1  # noqa: E731
+        for owner in (folds.Extreme, chains.Chain):
+            patch.setattr(owner, "walk", counted(owner.walk, walked))
+        patch.setattr(folds.Extreme, "walk_newest", counted(folds.Extreme.walk_newest, walked))
+        patch.setattr(columns.Column, "put", counted(columns.Column.put, lambda *_: 1))
+        patch.setattr(
+            columns.Column, "put_many", counted(columns.Column.put_many, lambda _, begin, end, *__: end - begin)
+        )
+        half = len(samples) // 2
+        for i, (x, y) in enumerate(samples):
+            if i == half:
+                looked = 0
+            library.update(i * SECOND, {"x": x, "y": y})
+    return looked / (len(samples) - half), max(len(s) for s in library._streams)
+
+
+@pytest.mark.parametrize(("shape", "windows"), DEEP)
+@pytest.mark.parametrize("unknown", [False, True])
+def test_the_slots_looked_at_hardly_grow_with_the_window(shape, windows, unknown):
+    samples = np.random.default_rng(8).normal(size=(4000, 2))
+    if unknown:
+        samples[::37, 0] = np.nan
+    few, _ = slots_looked_at(shape.format(w=10), samples.tolist())
+    many, kept = slots_looked_at(shape.format(w=500), samples.tolist())
+    assert many < 3 * few
+    assert kept <= windows * 500 + 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "always(once[0,1]((eventually[0,5](x > 0)) since[1,3] (y > 0)))",
+        "always((always[0,2](x > 0)) until[1,3] (eventually[0,4](y > 1)))",
+        "not (eventually((once[1,4](eventually[0,3](x > 1))) and prev(next(y > -1))))",
+        "always(x > 1 -> not ((y > -1) until (eventually[0,1](x > 1))))",
+        "(always[0,9](eventually[1,3](x > 0))) xor (eventually(always[0,1](y > 0)))",
+        "(eventually[0,1](x > 1)) until (always[0,2](y > 0))",
+    ],
+)
+def test_long_traces_of_uneven_stamps(text):
+    rng = np.random.default_rng(3)
+    stamps = np.cumsum(rng.choice([1, SECOND // 2, SECOND, SECOND, 7 * SECOND], size=160))
+    columns = {n: rng.choice([*np.arange(-3, 3.5, 0.5), np.nan], size=160) for n in SIGNALS}
+    check(text, (stamps, columns), 40)
