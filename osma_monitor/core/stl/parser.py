@@ -45,6 +45,8 @@ _INFIX_HINTS: Final = {
     "!==": 'write "!="',
     "=>": 'write "->"',
     "^": "write pow(x, y)",
+    "]": 'remove it or add "["',
+    ":": '":" stands in time windows only, as in [0:2]',
     "unless": 'write "(a until b) or always(a)"',
     "weak_until": 'write "(a until b) or always(a)"',
     "W": 'write "(a until b) or always(a)"',
@@ -353,9 +355,9 @@ class _Parser:
             hint = f"did you mean {near[0]!r}?" if near else "an operator is missing before it"
         elif not hint and token.text == "[":
             hint = _WINDOW_HINT
-        elif not hint and (token.kind == "number" or token.text == "!"):
-            hint = "an operator is missing before it"
-        return self._fail(f"{token.text!r} stands where an operator is expected", token, hint)
+        return self._fail(
+            f"{token.text!r} stands where an operator is expected", token, hint or "an operator is missing before it"
+        )
 
     def _unknown_function(self, token: _Token) -> FormulaError:
         known = [*_FUNCTION_ARITY, *_PREFIX]

@@ -142,6 +142,8 @@ def test_values_of_one_sample(text, expected):
         ("FALSE or x < 3", 1, 1, "FALSE", "no formula here", "1 < 0"),
         ("[0,1] always(x < 3)", 1, 1, "[", "is expected", "directly after always"),
         ("always(x < 3)[0,1]", 1, 14, "[", "operator is expected", "directly after always"),
+        ("x < 3]", 1, 6, "]", "operator is expected", 'add "["'),
+        ("x < 3 : 4", 1, 7, ":", "operator is expected", "time windows only"),
         ("x < 3 4", 1, 7, "4", "operator is expected", "missing before it"),
         ("always[500,1s](x < 3)", 1, 8, "500", "only the second bound", "write [500s,…]: bare"),
     ],
