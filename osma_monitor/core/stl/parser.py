@@ -319,18 +319,22 @@ class _Parser:
             return
         top, operand = self.stack[-1], self.operands[-1]
         if top.kind == "prefix" and top.op in _TRAPS and operand.term and self.text[operand.start] == "(":
-            inner = self.text[operand.start : operand.stop]
-            name = top.token.text
+            inner, name = self._excerpt(operand), top.token.text
             raise self._fail(
                 f'"{name}{inner} {token.text}" can be read in two ways', token,
                 f"write ({name}{inner}) {token.text} … or {name}({inner} {token.text} …)",
             )  # fmt: skip
         if top.kind == "prefix" and top.op in _EDGES and operand.term and self.text[operand.start] == "(":
-            inner, name = self.text[operand.start : operand.stop], top.token.text
+            inner, name = self._excerpt(operand), top.token.text
             raise self._fail(
                 f'"{name}{inner} {token.text}" can be read in two ways', token,
                 f"write {name}({inner} {token.text} …): {name}{inner} by itself is true or false, no number",
             )  # fmt: skip
+
+    def _excerpt(self, operand: _Operand) -> str:
+        """The operand's text on one line, shortened."""
+        text = " ".join(self.text[operand.start : operand.stop].split())
+        return text if len(text) <= 40 else text[:36] + " …)"
 
     def _missing_operand(self, token: _Token) -> FormulaError:
         if token.kind == "end":

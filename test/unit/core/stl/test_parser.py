@@ -190,6 +190,14 @@ def test_a_long_formula_shows_the_part_around_the_mark():
     assert max(map(len, str(caught.value).splitlines())) < 200
 
 
+def test_what_can_be_read_in_two_ways_is_quoted_on_one_short_line():
+    for inner in ("x\n", "x" + "\n + x" * 500):
+        with pytest.raises(stl.FormulaError, match="two ways") as caught:
+            stl.parse(f"prev({inner}) < 3")
+        assert caught.value.line == inner.count("\n") + 1 and "\n" not in caught.value.reason
+        assert max(map(len, str(caught.value).splitlines())) < 200
+
+
 def test_errors_cross_processes():
     with pytest.raises(stl.FormulaError) as caught:
         stl.parse("x < 3 y")
