@@ -132,7 +132,7 @@ class Stream:
             column.final = slot + 1
         line.end = slot + 1
 
-    def _make_room(self, least: int = 16) -> None:
+    def _make_room(self, least: int = 256) -> None:
         """What is kept moves to the front of larger arrays."""
         line = self._line
         kept = slice(line.begin, line.end)
