@@ -200,6 +200,10 @@ def _yaml_texts(name: str, content: str, findings: list[Finding]) -> Iterator[_T
 
 def _clause_texts(name: str, clause: str, entry: yaml.Node, findings: list[Finding]) -> Iterator[_Text]:
     fields = _mapping(entry)
+    if "<<" in fields:
+        said = f"{clause}: merged keys (<<) are not read in clauses; write them out"
+        findings.append(Finding(name, entry.start_mark.line + 1, "error", said))
+        return
     if "formula" not in fields:
         findings.append(Finding(name, entry.start_mark.line + 1, "error", f"clause {clause!r} has no formula"))
     threshold, severe = _number(fields.get("threshold")), _number(fields.get("severe"))
