@@ -386,7 +386,7 @@ def test_a_comparison_beside_an_always_is_noted(clauses):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("b: &b {unit: N}\nclauses:\n  a:\n    <<: *b\n    formula: always(eef_acc < 1)\n", 4, "merged keys (<<) are not"),
+        ("b: &b {unit: N}\nclauses:\n  a:\n    <<: *b\n    formula: G(eef_acc < 1)\n", 4, "merged keys (<<) are not"),
         ("clauses: 5\n", 1, "expected clauses by their ids"),
         ("clauses:\n", 1, "expected clauses by their ids"),
         ("clauses:\n  a: {formula: G(eef_acc < 2)}\n  a: {formula: G(eef_acc < 1)}\n", 3, "first is at line 2"),
