@@ -18,9 +18,11 @@ from typing import Any, Final
 import numpy as np
 
 from osma_monitor.core.stl import runtime
+from osma_monitor.core.stl.emitter import ARITHMETIC
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.judge import JudgeEmitter
 from osma_monitor.core.stl.packing import Packing, packing_for
+from osma_monitor.core.stl.syntax import COMPARISONS
 from osma_monitor.core.stl.verdict import Judged
 
 _TERMS: Final = 50  # of one sum in the source; Python's parser has its own limits
@@ -151,8 +153,14 @@ class _Compiler(JudgeEmitter):
         self.read_sample()
         if columns:
             self.add_check()
-            self.add("except (KeyError, TypeError, ValueError, OverflowError): return slow(stamp, values)")
+            self.add(
+                "except (KeyError, TypeError, ValueError, OverflowError, RuntimeWarning): return slow(stamp, values)"
+            )
             self.add("if check.__class__ is not float or check - check != 0.0: return slow(stamp, values)")
+            # a whole number beside a float is as good as one, two with each other count without rounding and limit
+            strange = [f"i{c}.__class__ is not float" for c in self.meeting()]
+            if strange:
+                self.add(f"if {' or '.join(strange)}: return slow(stamp, values)")
         self.add("fresh = False")
         self.lines += body
         self.depth = 2
@@ -163,6 +171,15 @@ class _Compiler(JudgeEmitter):
             self.add(f"    {self.inputs()}{',' if len(columns) == 1 else ''} = row")
             self.add_check()
         self.add(f"    return {'check - check == 0.0' if columns else True}")
+
+    def meeting(self) -> list[int]:
+        """Signals that some operation joins with a signal."""
+        nodes = self.graph.nodes
+        joining = [
+            i for i, node in enumerate(nodes)
+            if node.op in ARITHMETIC | COMPARISONS and sum(nodes[a].op != "number" for a in node.args) > 1
+        ]  # fmt: skip
+        return [nodes[i].signal for i in self._below(joining) if nodes[i].op == "signal"]
 
     def add_check(self) -> None:
         """A sum that is finite when all inputs are: pair by pair, which is quicker than ``sum`` or one by one."""

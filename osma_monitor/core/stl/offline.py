@@ -296,6 +296,8 @@ def as_column(values: ArrayLike) -> Array:
 
 def check_stamps(stamps_ns: ArrayLike) -> NDArray[np.int64]:
     """Stamps of one trace as int64, or a TraceError that names the first bad place."""
+    if np.ma.is_masked(stamps_ns):
+        raise TraceError("some stamps are masked: every sample needs its stamp; drop those samples first")
     stamps = np.asarray(stamps_ns)
     if stamps.ndim != 1 or (stamps.dtype.kind not in "iu" and stamps.size):
         raise TraceError(f"stamps are a 1-D array of whole nanoseconds, not {stamps.ndim}-D {stamps.dtype}")

@@ -273,6 +273,10 @@ def read_sample(values: Sample, signals: Sequence[str], declared: frozenset[str]
         _check_names(values, signals, declared)
         row: list[Any] = [values.get(name) for name in signals]
     else:
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise TraceError(
+                f"a sample is a mapping from signal to number, or numbers in the order of the signals, not {values!r}"
+            )
         row = list(values)
         if len(row) != len(signals):
             raise TraceError(f"a sample of {len(row)} values for the {len(signals)} signals {', '.join(signals)}")

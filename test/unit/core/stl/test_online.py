@@ -458,3 +458,39 @@ def test_finite_values_are_known_however_large_their_sum_is(count):
     assert update.rho.tolist() == worst and library.ages_ns() == dict.fromkeys(names, 0)
     with_gap = library.update(9, [math.inf, *huge[1:]])
     assert with_gap.unknown.tolist() == [1] + [0] * (count - 1) and with_gap.status[0] <= 0
+
+
+def test_whole_numbers_count_as_floats():
+    big = 2**53
+    for text, sample in [
+        ("always(x - z > 0 and y < 1)", {"x": big + 1, "z": big, "y": 0.5}),
+        ("always(x * z < y)", {"x": 10**200, "z": 10**200, "y": 0.5}),
+        ("always(x * x > z or y > 0)", {"x": 10**200, "z": 1, "y": 0.5}),
+        ("always(x + z > y)", {"x": big + 1, "z": 0.25, "y": big}),
+        ("always(abs(x) < y)", {"x": 10**400, "y": 0.5}),
+    ]:
+        update = stl.Library(text).update(0, sample)
+        floats = {n: [float(v) if abs(v) < 1e308 else math.nan] for n, v in sample.items()}
+        found = stl.evaluate_bounds(text, [0], floats, closed=False)
+        assert same(triple(update.verdict(0)), at_first(found)), text
+
+
+def at_first(trace):
+    return (trace.lower[0], trace.upper[0], trace.rho[0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinities_as_numpy_scalars_are_unknown_without_a_warning_that_stops():
+    library = stl.Library("always(x < y)")
+    assert library.update(0, {"x": np.float64(np.inf), "y": np.float64(-np.inf)}).status.tolist() == [0]
+
+
+@pytest.mark.parametrize("sample", [None, 3, "12", b"1"])
+def test_what_is_no_sample_is_refused_by_name(sample):
+    with pytest.raises(stl.TraceError, match="a sample"):
+        stl.Library("always(x < 1)").update(0, sample)
+
+
+def test_masked_stamps_are_refused():
+    with pytest.raises(stl.TraceError, match="masked"):
+        stl.evaluate("x < 1", np.ma.array([0, 1], mask=[False, True]), {"x": [0, 1]})
