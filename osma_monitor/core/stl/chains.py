@@ -38,7 +38,7 @@ class Chain(Fold):
         a, b, c, d, e, f, g = own
         outer = self._joins_outside(step)
         head, fold, slot = heads[first], self._carried(first, step), first
-        few = first + step * STEPS
+        few = first + step * STEPS if step * (last - first) < STEPS else first
         while slot != bound:
             if heads[slot] != head:
                 if step * (slot - last) >= 0:

@@ -43,7 +43,7 @@ class Fold(Node):
     """One temporal operator.
 
     Args:
-        whole: folds from the first sample on, whatever the operator's window (an unbounded until at the top).
+        whole: an unbounded operator at the top: only its fold from the first sample on is wanted.
     """
 
     slots = ("seen", "head", "closed", "begun", "near_slot", "far_slot")
@@ -51,7 +51,7 @@ class Fold(Node):
 
     def __init__(self, line: Line, arguments: Sequence[Column], node: GraphNode, folds: int, whole: bool) -> None:
         super().__init__(line, arguments)
-        self.node = node
+        self.node, self.whole = node, whole
         self.ahead = node.op in ("always", "eventually", "until")
         self.mode = "windows" if node.window is not None else "after" if self.ahead and not whole else "before"
         self.near, self.far = node.window or (0, 0)
@@ -92,11 +92,14 @@ class Fold(Node):
 
     def update(self, closed: bool) -> None:
         line, column, end = self.line, self.column, self.line.end
-        below = min(a.final for a in self.arguments)
+        below = min(self.arguments[0].final, self.arguments[-1].final)
         spans = union(self.arguments[0].changed, self.arguments[-1].changed)
         fresh, self.seen = self.seen, end
         completed = self._cut_blocks(fresh)
-        if self.mode == "before":
+        if self.whole:
+            self._spread_before(spans)
+            column.final = below
+        elif self.mode == "before":
             self._recompute(changed := self._spread_before(spans))
             column.changed, column.final = changed, below
         elif self.mode == "after":
@@ -283,8 +286,8 @@ class Fold(Node):
 class Extreme(Fold):
     """always, historically; mirrored: eventually, once."""
 
-    def __init__(self, line: Line, arguments: Sequence[Column], node: GraphNode) -> None:
-        super().__init__(line, arguments, node, 3, False)
+    def __init__(self, line: Line, arguments: Sequence[Column], node: GraphNode, whole: bool = False) -> None:
+        super().__init__(line, arguments, node, 3, whole)
         self.mirrored = node.op in ("eventually", "once")
 
     def walk(self, first: int, last: int, bound: int, step: int) -> int:
@@ -295,7 +298,7 @@ class Extreme(Fold):
         head = heads[first]
         lower, upper, rho = self._carried(first, step)
         slot = first
-        few = first + step * STEPS
+        few = first + step * STEPS if step * (last - first) < STEPS else first
         while slot != bound:
             if heads[slot] != head:
                 if step * (slot - last) >= 0:
@@ -336,13 +339,19 @@ class Extreme(Fold):
         a, b, c = self.after.views
         return (a[slot + 1], b[slot + 1], c[slot + 1])
 
+    def so_far(self) -> Values:
+        """The minimum from the first sample on, of what is mirrored its negation; rho skips NaN."""
+        lowers, uppers, rhos = self.before.views
+        newest = self.line.end - 1
+        return (lowers[newest], uppers[newest], rhos[newest])
+
     def walk_newest(self, first: int, last: int, bound: int, step: int) -> int:
         """An open window is asked for its upper bound alone."""
         if self.mode == "after" and self.counting:
             return self.walk(first, last, bound, step)
         row, mirrored = (0, True) if self.mirrored else (1, False)
         values, own = self.arguments[0].views[row], self.after.views[1]
-        slot, few = first, max(bound, first - STEPS)
+        slot, few = first, max(bound, first - STEPS) if first - last < STEPS else first
         upper = own[slot + 1] if slot + 1 < self.line.end else INF
         while slot > few:
             value = -values[slot] if mirrored else values[slot]
@@ -356,8 +365,9 @@ class Extreme(Fold):
         while slot > bound:
             begin = max(slot + 1 - size, bound + 1)
             piece = self.arguments[0].rows[row, begin : slot + 1]
-            folded = np.minimum(np.minimum.accumulate((-piece if mirrored else piece)[::-1])[::-1], own[slot + 1])
-            stays = begin <= last and folded[0] == own[begin]
+            folded = np.minimum(np.minimum.accumulate((-piece if mirrored else piece)[::-1])[::-1], upper)
+            upper = float(folded[0])
+            stays = begin <= last and upper == own[begin]
             self.after.rows[1, begin : slot + 1] = folded
             slot, size = begin - 1, 4 * size
             if stays:

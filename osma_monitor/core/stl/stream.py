@@ -3,7 +3,7 @@
 Their inner values at past samples still move while windows are open. A stream keeps the samples whose inner values
 can still move, with what every node says at them, and passes on from node to node which of them have changed
 (:mod:`osma_monitor.core.stl.columns`): a sample costs what changes at it, not the samples inside the windows. What has
-become final is folded into running values and dropped, so memory is bounded by the windows; an unbounded operator
+become final is dropped, so memory is bounded by the windows; an unbounded operator
 inside another one keeps the whole trace. :mod:`osma_monitor.core.stl.nested` has a cheaper way for one right inside
 another.
 """
@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
+from typing import Any, Final
 
 from osma_monitor.core.stl.chains import Chain
 from osma_monitor.core.stl.columns import FEW, Column, Constant, Line, Node, Values
@@ -26,6 +24,7 @@ from osma_monitor.core.stl.top import Top, negate
 from osma_monitor.core.stl.verdict import Bounds
 
 Result = tuple[Bounds, Bounds, bool]
+_NOTHING: Final[Values] = (INF, INF, NAN)
 
 
 class Stream:
@@ -46,10 +45,10 @@ class Stream:
         self._columns: dict[int, Column] = {node: Column() for node in inputs}
         self._inputs = [self._columns[node] for node in inputs]
         self._nodes: dict[int, list[Node]] = {}
-        # an unbounded always or eventually at the top is a running value over its finished samples
-        self._running: dict[int, Values] = {}
-        # an unbounded until there is folded from the first sample on
+        # an unbounded operator at the top is folded from the first sample on
+        self._extremes: dict[int, Extreme] = {}
         self._chains: dict[int, Chain] = {}
+        self._running: dict[int, Values] = {}  # what another stream has folded before
         # the others are judged at the first sample, which stays until they are final
         self._latched: dict[int, Values | None] = {}
         for leaf in self._top.leaves:
@@ -59,15 +58,14 @@ class Stream:
                 if node.op == "until":
                     self._chains[leaf] = Chain(self._line, arguments, node, True)
                 else:
-                    self._running[leaf] = (INF, INF, NAN)
+                    self._extremes[leaf] = Extreme(self._line, arguments, node, True)
             else:
                 self._latched[leaf] = None
                 self._column(leaf)
         self._antecedents = [self._column(a) for a in graph.antecedents[clause] if graph.nodes[a].future]
         self._all: list[Node] = [node for i in sorted(self._nodes) for node in self._nodes[i]]
-        self._all += self._chains.values()
+        self._all += [*self._extremes.values(), *self._chains.values()]
         self._constants = [c for c in self._columns.values() if isinstance(c, Constant)]
-        self._settled = 0  # the slot up to which running values hold all
         self._triggered = False
         self._make_room()
 
@@ -143,7 +141,6 @@ class Stream:
             column.final -= 0 if isinstance(column, Constant) else kept.start
         for node in self._all:
             node.move(kept, size)
-        self._settled -= kept.start
         line.begin, line.end = 0, line.end - kept.start
 
     def __len__(self) -> int:
@@ -171,8 +168,8 @@ class Stream:
 
     def _judge_leaf(self, leaf: int, closed: bool) -> Values:
         node = self._graph.nodes[leaf]
-        if leaf in self._running:
-            values = settle(*self._run_on(leaf, self._line.end))
+        if leaf in self._extremes:
+            values = settle(*_least(self._extremes[leaf].so_far(), self._running.get(leaf, _NOTHING)))
             mirrored = node.op == "eventually"
             if not closed and node.polarity != (-1 if mirrored else 1):
                 values = settle(-INF, values[1], NAN)
@@ -181,32 +178,11 @@ class Stream:
             return self._chains[leaf].so_far(not closed and node.polarity != -1)
         return self._latched[leaf] or self._columns[leaf].at(0)
 
-    def _run_on(self, leaf: int, end: int) -> Values:
-        """The running value with further samples: the minimum, for eventually of the negation; rho skips NaN."""
-        node = self._graph.nodes[leaf]
-        body, begin = self._columns[node.args[0]], self._settled
-        lower, upper, rho = self._running[leaf]
-        if end - begin > FEW:
-            rows = body.rows[:, begin:end]
-            if node.op == "always":
-                a, b, c = np.fmin.reduce(rows, axis=1).tolist()
-            else:
-                b, a, c = (-np.fmax.reduce(rows, axis=1)).tolist()
-            return (min(lower, a), min(upper, b), c if c < rho or rho != rho else rho)
-        for slot in range(begin, end):
-            a, b, c = body.at(slot)
-            if node.op != "always":
-                a, b, c = -b, -a, -c
-            lower = a if a < lower else lower
-            upper = b if b < upper else upper
-            rho = c if c < rho or rho != rho else rho
-        return (lower, upper, rho)
-
     def _leaf_now(self, leaf: int, closed: bool) -> Values:
         node, newest = self._graph.nodes[leaf], self._line.end - 1
         if leaf in self._chains:
             return self._chains[leaf].alone(newest, not closed and node.polarity != -1)
-        if leaf not in self._running:
+        if leaf not in self._extremes:
             return self._columns[leaf].at(newest)
         mirrored = node.op == "eventually"
         lower, upper, rho = self._columns[node.args[0]].at(newest)
@@ -217,7 +193,7 @@ class Stream:
     # --- letting go of what is final ---
 
     def _let_go(self) -> None:
-        """Folds samples whose inner values can no longer move into the running values, and drops them."""
+        """Drops samples whose inner values can no longer move."""
         for leaf, latched in self._latched.items():
             if latched is None:
                 if self._columns[leaf].final <= 0:
@@ -228,10 +204,6 @@ class Stream:
         keeps = count
         for node in self._all:
             count, keeps = min(count, node.column.final), min(keeps, node.keeps)
-        if count > self._settled:
-            for leaf in self._running:
-                self._running[leaf] = self._run_on(leaf, count)
-            self._settled = count
         line.begin = max(line.begin, min(keeps, count - 1))
 
     # --- plain data ---
@@ -264,14 +236,13 @@ class Stream:
             self._line.stamps[: self._line.end].tolist(),
             [c.rows[:, : self._line.end].tolist() for c in self._inputs],
             [node.state() for node in self._all],
-            [list(v) for v in self._running.values()],
+            [[leaf, list(v)] for leaf, v in self._running.items()],
             [None if v is None else list(v) for v in self._latched.values()],
-            self._settled,
             self._triggered,
         ]
 
     def load(self, state: list[Any]) -> None:
-        stamps, inputs, nodes, running, latched, self._settled, self._triggered = state
+        stamps, inputs, nodes, running, latched, self._triggered = state
         self._line.begin = self._line.end = 0
         self._make_room(len(stamps) + 1)
         self._line.end = len(stamps)
@@ -281,10 +252,16 @@ class Stream:
             column.final = len(stamps)
         for node, saved in zip(self._all, nodes, strict=True):
             node.load(saved)
-        self._running = {leaf: (v[0], v[1], v[2]) for leaf, v in zip(self._running, running, strict=True)}
+        self._running = {leaf: (v[0], v[1], v[2]) for leaf, v in running}
         self._latched = {
             leaf: None if v is None else (v[0], v[1], v[2]) for leaf, v in zip(self._latched, latched, strict=True)
         }
+
+
+def _least(one: Values, other: Values) -> Values:
+    """The minimum; rho skips NaN."""
+    rho = other[2] if other[2] < one[2] or one[2] != one[2] else one[2]
+    return (min(one[0], other[0]), min(one[1], other[1]), rho)
 
 
 def _rises_above_zero(column: Column) -> bool:
