@@ -400,7 +400,7 @@ def _constant(term: stl.Formula) -> float | None:
 
 def _cost_notes(formula: stl.Formula) -> list[str]:
     """Unbounded operators that look ahead inside another temporal operator keep the whole trace in memory; operators
-    that look ahead in deep nesting are worked out again at every sample.
+    that look ahead in deep nesting pass changes on from one to the next.
     """
     notes: list[str] = []
     nodes = formula.nodes
@@ -413,7 +413,7 @@ def _cost_notes(formula: stl.Formula) -> list[str]:
             inside[argument] = inside[index] or node.op in TEMPORAL
     if stl.Library(formula).reworked:
         notes.append(
-            "operators that look ahead are nested so deep that open windows are worked out again at every sample: "
-            "some 0.1 ms, more with wider windows; docs/stl.md lists the shapes that cost constant time"
+            "operators that look ahead are nested so deep that a sample costs what changes inside their open windows: "
+            "some 0.05 ms, more while a slow signal moves many of them; docs/stl.md lists the shapes of constant cost"
         )
     return list(dict.fromkeys(notes))

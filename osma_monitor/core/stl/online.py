@@ -104,7 +104,7 @@ class Library:
 
     @property
     def reworked(self) -> tuple[int, ...]:
-        """Positions of the clauses whose open samples are worked out again at every sample: deeply nested ones."""
+        """Positions of the clauses whose cost a sample may grow with their windows: deeply nested ones."""
         clauses = (clause for clause, _ in self._program.streamed)
         return tuple(c for c, stream in zip(clauses, self._streams, strict=True) if stream.reworks)
 

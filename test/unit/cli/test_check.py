@@ -144,9 +144,9 @@ def test_memory_is_a_note_and_no_finding(clauses):
 @pytest.mark.parametrize(
     ("formula", "words"),
     [
-        ("always(transport -> eventually[0,2](always[0,1](obj_above_table > 0.5)))", ["worked out again"]),
-        ("(eventually[0,2](obj_above_table > 0.5)) until (obj_above_table > 0.3)", ["worked out again"]),
-        ("(eventually(obj_above_table > 0.5)) until (obj_above_table > 0.3)", ["whole trace", "worked out again"]),
+        ("always(transport -> eventually[0,2](always[0,1](obj_above_table > 0.5)))", ["nested so deep"]),
+        ("(eventually[0,2](obj_above_table > 0.5)) until (obj_above_table > 0.3)", ["nested so deep"]),
+        ("(eventually(obj_above_table > 0.5)) until (obj_above_table > 0.3)", ["whole trace", "nested so deep"]),
         ("always(transport -> next(obj_above_table > 0.5))", []),
         ("historically(eventually[0,2](obj_above_table > 0.5))", []),
     ],
