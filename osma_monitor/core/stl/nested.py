@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from osma_monitor.core.stl.connectives import negate
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.holding import aggregate_of
 from osma_monitor.core.stl.pending import Plan, Values, plan_body
 from osma_monitor.core.stl.runtime import INF, NAN, as_bounds, settle
 from osma_monitor.core.stl.stream import Result, Stream
-from osma_monitor.core.stl.top import Top, negate
+from osma_monitor.core.stl.top import Top
 
 Row = tuple[Values, ...]
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from osma_monitor.core.stl import tracks
 from osma_monitor.core.stl.columns import FEW, Array, Column, Line, Node, Span, Values, merged, union
-from osma_monitor.core.stl.graph import GATE_THRESHOLD, GraphNode
+from osma_monitor.core.stl.connectives import minimum, negate, pointwise
+from osma_monitor.core.stl.graph import GraphNode
 from osma_monitor.core.stl.offline import Timeline, evaluate_node
-from osma_monitor.core.stl.runtime import INF, NAN, compare, interval_arithmetic, settle
-from osma_monitor.core.stl.syntax import COMPARISONS
-from osma_monitor.core.stl.top import negate
+from osma_monitor.core.stl.runtime import INF, NAN, settle
 from osma_monitor.core.stl.tracks import Track
 
 NOWHERE: Final = Timeline(np.zeros(1, dtype=np.int64))  # these operators do not ask for the time
@@ -60,68 +59,6 @@ class Pointwise(Node):
 
 def three(track: Track) -> tuple[Array, Array, Array]:
     return (track.lower, track.upper, track.rho)
-
-
-def pointwise(node: GraphNode) -> Callable[..., Values]:
-    """The operator on single samples."""
-    op, boolean = node.op, node.boolean
-    if op in COMPARISONS:
-        return lambda a, b: compare(op, a, b, boolean)
-    if op == "gate":
-        half = (GATE_THRESHOLD,) * 3
-        return lambda a: compare(">", a, half, True)
-    if op in _CONNECTIVES:
-        return _CONNECTIVES[op]
-    return lambda *a: interval_arithmetic(op, *a)
-
-
-def minimum(a: Values, b: Values) -> Values:
-    """As :func:`top.minimum`, without calls: most of a sample's work ends here."""
-    lower, upper, rho = a
-    other_lower, other_upper, other_rho = b
-    if other_lower < lower:
-        lower = other_lower
-    if other_upper < upper:
-        upper = other_upper
-    if lower == upper:
-        return (lower, upper, lower)
-    if rho != rho or other_rho != other_rho:
-        return (lower, upper, NAN)
-    if other_rho < rho:
-        rho = other_rho
-    return (lower, upper, lower if rho < lower else upper if rho > upper else rho)
-
-
-def maximum(a: Values, b: Values) -> Values:
-    """As :func:`top.maximum`."""
-    lower, upper, rho = a
-    other_lower, other_upper, other_rho = b
-    if other_lower > lower:
-        lower = other_lower
-    if other_upper > upper:
-        upper = other_upper
-    if lower == upper:
-        return (lower, upper, lower)
-    if rho != rho or other_rho != other_rho:
-        return (lower, upper, NAN)
-    if other_rho > rho:
-        rho = other_rho
-    return (lower, upper, lower if rho < lower else upper if rho > upper else rho)
-
-
-def _iff(a: Values, b: Values) -> Values:
-    return minimum(maximum(negate(a), b), maximum(negate(b), a))
-
-
-_CONNECTIVES: Final[dict[str, Callable[..., Values]]] = {
-    "value": lambda a: a,
-    "not": negate,
-    "and": minimum,
-    "or": maximum,
-    "implies": lambda a, b: maximum((-a[1], -a[0], -a[2]), b),
-    "iff": _iff,
-    "xor": lambda a, b: negate(_iff(a, b)),
-}
 
 
 class Neighbour(Node):

@@ -16,11 +16,12 @@ from typing import Any, Final
 
 from osma_monitor.core.stl.chains import Chain
 from osma_monitor.core.stl.columns import FEW, Column, Constant, Line, Node, Values
+from osma_monitor.core.stl.connectives import negate
 from osma_monitor.core.stl.folds import Extreme
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.plain import Delayed, Neighbour, Pointwise
 from osma_monitor.core.stl.runtime import INF, NAN, settle
-from osma_monitor.core.stl.top import Top, negate
+from osma_monitor.core.stl.top import Top
 from osma_monitor.core.stl.verdict import Bounds
 
 Result = tuple[Bounds, Bounds, bool]
