@@ -65,6 +65,9 @@ def score(
         Path | None, typer.Option("--map", help="Mapping of a bag's topics or of a data set's columns (osma map).")
     ] = None,
     library: Annotated[Path | None, typer.Option(help="Clause library for what is not judged yet.")] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="Applicability registry for it, with rules for new families.")
+    ] = None,
     gates: Annotated[
         str | None, typer.Option(help="Gate semantics for it: boolean (the default) or quantitative.")
     ] = None,
@@ -104,7 +107,7 @@ def score(
     keys = columns(by or []) or DEFAULT_BY
     found = Findings()
     paths = distinct(paths, found)
-    config = judge(library, gates or "boolean")
+    config = judge(library, gates or "boolean", rules)
     trend = Forecasts(config) if forecasts else None
     judges, records = libraries(paths, library), None
     if scheduler or trend is not None or again:
@@ -137,7 +140,9 @@ def score(
     if report.scores is not None and not report.scores.clauses:
         print("osma: Safety is unknown: no scored clause is active; --table inactive says why", file=sys.stderr)
     if report.scores is not None:
-        found.remarks += [*_not_used(report.scores, config, library, gates), *_repeated(report.scores)]
+        # what was judged again was judged by them; what could not be is told above
+        found.remarks += [] if again else _not_used(report.scores, config, library, gates)
+        found.remarks += _repeated(report.scores)
     if told(found):
         return EXIT_BAD_INPUT
     if fail_on_violation and report.scores is not None:
@@ -184,11 +189,11 @@ def _decisions(paths: Sequence[Path]) -> dict[str, list[Decision]]:
         ) from error
 
 
-def judge(library: Path | None, gates: str) -> MonitorConfig:
+def judge(library: Path | None, gates: str, rules: Path | None = None) -> MonitorConfig:
     """What judges sources that are not judged yet."""
     for known in GATE_SEMANTICS:
         if gates == known:
-            return monitor_config(library, gate_semantics=known)
+            return monitor_config(library, rules, gate_semantics=known)
     raise UserError(f"--gates {gates}: expected one of {', '.join(GATE_SEMANTICS)}")
 
 

@@ -211,7 +211,10 @@ def active_clauses(
         rule = registry.rules.get(clause.family)
         if rule is None:
             place = library.source if clause.line is None else f"{library.source}:{clause.line}"
-            raise UserError(f"{place}: family {clause.family} of clause {clause.id} has no rule in {registry.source}")
+            raise UserError(
+                f"{place}: family {clause.family} of clause {clause.id} has no rule in {registry.source}; "
+                "add one there, or name a registry that has one"
+            )
         reason = rule.obstacle(resolved)
         if reason and not set(rule.requires) <= resolved:
             reason += nothing_known

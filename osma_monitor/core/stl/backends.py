@@ -14,7 +14,7 @@ BACKENDS: Final = ("native", "rtamt")
 
 
 def make_library(
-    formulas: Sequence[Formula | str],
+    formulas: Sequence[Formula | str] | Formula | str,
     gate_signals: Iterable[str] = (),
     signals: Iterable[str] | None = None,
     backend: str = "native",
@@ -23,7 +23,7 @@ def make_library(
     """A library of clauses run by a backend.
 
     Args:
-        formulas: the clauses.
+        formulas: the clauses, or one.
         gate_signals: names whose comparisons are Boolean.
         signals: names that samples may hold; a clause that reads another is refused.
         backend: ``'native'``, or ``'rtamt'`` for the official library where it can mean the same.
@@ -33,7 +33,7 @@ def make_library(
         UserError: an unknown backend, or a clause that the backend refuses (the message says why).
     """
     if backend == "native":
-        return Library(*formulas, gate_signals=gate_signals, signals=signals)
+        return Library(formulas, gate_signals=gate_signals, signals=signals)
     if backend == "rtamt":
-        return RtamtLibrary(*formulas, gate_signals=gate_signals, signals=signals, period_ns=period_ns)
+        return RtamtLibrary(formulas, gate_signals=gate_signals, signals=signals, period_ns=period_ns)
     raise UserError(f"unknown STL backend {backend!r}: choose one of {', '.join(BACKENDS)}")

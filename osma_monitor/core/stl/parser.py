@@ -51,6 +51,7 @@ _INFIX_HINTS: Final = {
     "weak_until": 'write "(a until b) or always(a)"',
     "W": 'write "(a until b) or always(a)"',
 }
+_SIGNAL_UNITS: Final = frozenset({"m", "cm", "mm", "s", "ms", "N", "Nm", "rad", "deg", "kg", "Hz"})
 _RESERVED: Final = frozenset({*_PREFIX, *_FUNCTION_ARITY, "and", "or", "xor", "iff", "implies", "until", "since"})
 _WINDOW_HINT: Final = "a window stands directly after always, eventually, until, historically, once or since"
 # rtamt reads these as names of signals, which nobody means
@@ -344,6 +345,8 @@ class _Parser:
         reason = f"{token.text!r} stands where a signal, number or formula is expected"
         if token.text == ")" and self.stack and self.stack[-1].kind == "call":
             return self._fail(reason, token, "an argument is missing before it")
+        if token.text == "*" and self.text[token.start - 1 : token.start] == "*":
+            return self._fail(reason, token, "write pow(x, y)")
         if token.text == "[" and not (self.stack and self.stack[-1].window):
             return self._fail(reason, token, _WINDOW_HINT)
         return self._fail(reason, token, self._operand_hint(token))
@@ -354,11 +357,18 @@ class _Parser:
 
     def _not_an_operator(self, token: _Token) -> FormulaError:
         hint = _INFIX_HINTS.get(token.text, "")
-        if not hint and token.kind == "name":
+        before = self.tokens[self.at - 2] if self.at > 1 else token
+        if token.text == "=" and self.text[token.stop : token.stop + 1] == "<":
+            hint = 'write "<="'
+        elif not hint and token.text in _SIGNAL_UNITS and before.kind == "number":
+            hint = "numbers carry no unit but in windows: leave it away, and write the threshold in the signal's unit"
+        elif not hint and token.kind == "name":
             near = difflib.get_close_matches(token.text.lower()[:40], [name for name in _INFIX if name.isalpha()], 1)
             hint = f"did you mean {near[0]!r}?" if near else "an operator is missing before it"
         elif not hint and token.text == "[":
-            hint = _WINDOW_HINT
+            windowed = [name for name in _PREFIX if name in WINDOWED]
+            near = difflib.get_close_matches(before.text.lower()[:40], windowed, 1) if before.kind == "name" else []
+            hint = f"did you mean {near[0]!r} before it?" if near else _WINDOW_HINT
         return self._fail(
             f"{token.text!r} stands where an operator is expected", token, hint or "an operator is missing before it"
         )

@@ -273,6 +273,23 @@ def test_another_library_judges_stored_episodes_only_when_asked(
     assert broken == {0: (0, True), 2: (0, True), 3: (1, False)}
 
 
+def test_a_family_of_ones_own_is_judged_by_ones_own_rules(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library, rules = tmp_path / "library.yaml", tmp_path / "registry.yaml"
+    for path in (library, rules):
+        text = config_path("safety", path.name).read_text()
+        path.write_text(
+            text.replace("family: max_contact_force", "family: mine").replace("  max_contact_force:", "  mine:")
+        )
+    words = ["score", str(run), "--table", "clauses", "--rejudge", "--library", str(library)]
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert "family mine" in told and "name a registry that has one" in told and "not used" not in told
+    assert main([*words, "--rules", str(rules)]) == 0
+    assert "no rule" not in capsys.readouterr().err
+
+
 def test_a_run_given_twice_counts_once(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", str(run)]) == 0
     expected = capsys.readouterr().out

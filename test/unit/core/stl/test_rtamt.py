@@ -137,3 +137,8 @@ def test_a_left_side_triggers_although_the_right_side_was_unknown(right, gap):
         assert found.triggered.tolist() == expected.triggered.tolist() == [stamp >= 2]
         assert found.unknown.tolist() == expected.unknown.tolist()
         assert found.lower[0] <= expected.lower[0] and found.upper[0] >= expected.upper[0]
+
+
+def test_one_text_is_one_clause():
+    for backend in ("native", "rtamt"):
+        assert len(stl.make_library("always(x > 0)", backend=backend).formulas) == 1
