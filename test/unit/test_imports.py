@@ -35,8 +35,8 @@ def test_core_reads_no_file_no_clock_no_environment(path: Path) -> None:
         "random",
         "pickle",
     }
-    # The clause compiler runs source that it made of node numbers, operators and floats, never of text from outside.
-    # source from the typed graph alone, and from a number of clauses
+    # These run source that they made of node numbers, operators and floats, or of a number of clauses, never of text
+    # from outside.
     allowed = {"exec"} if path.name in ("codegen.py", "packing.py") else set()
     assert called & {"open", "print", "eval", "exec", "input"} <= allowed
 
