@@ -7,8 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from osma_monitor.core.stl.columns import Array, Column, Line, Values, equal
-from osma_monitor.core.stl.folds import CHUNK, STEPS, Fold, _piece, _settled
+from osma_monitor.core.stl.columns import Array, Column, Line, equal
+from osma_monitor.core.stl.connectives import Values
+from osma_monitor.core.stl.folds import CHUNK, STEPS, Fold, piece_of, settled
 from osma_monitor.core.stl.graph import GraphNode
 from osma_monitor.core.stl.runtime import INF, NAN, settle
 
@@ -58,19 +59,16 @@ class Chain(Fold):
         return (step < 0) == (self.node.op == "until")
 
     def _carried(self, slot: int, step: int) -> Clamps:
-        heads = self.heads.view
-        if heads[slot] == slot if step > 0 else slot + 1 == self.line.end or heads[slot + 1] == slot + 1:
+        if self.is_first(slot, step):
             return _NOTHING
-        a, b, c, d, e, f, g = (self.before if step > 0 else self.after).views
-        slot -= step
-        return (a[slot], b[slot], c[slot], d[slot], e[slot], f[slot], g[slot])
+        return _at((self.before if step > 0 else self.after).views, slot - step)
 
     def _sweep(self, slot: int, last: int, bound: int, step: int) -> int:
         own, outer = self.before if step > 0 else self.after, self._joins_outside(step)
         hold, release = self.arguments
         size = CHUNK
         while slot != bound:
-            begin, end = _piece(self, slot, bound, step, size)
+            begin, end = piece_of(self, slot, bound, step, size)
             folded = np.empty((7, end - begin + 1))
             folded[:, 0] = self._carried(slot, step)
             holds, releases = hold.rows[:, begin:end], release.rows[:, begin:end]
@@ -150,7 +148,7 @@ class Chain(Fold):
             upper, rho = np.maximum(upper, held), np.full(end - begin, NAN)
         else:
             rho = np.where(known > 0, rho, NAN)
-        said = np.array((lower, upper, rho) if self.near else _settled(lower, upper, rho, False))
+        said = np.array((lower, upper, rho) if self.near else settled(lower, upper, rho, False))
         if empty is not None:
             said[:, empty] = [[-INF], [INF], [NAN]] if pending else -INF
         return list(said)

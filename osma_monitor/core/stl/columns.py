@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from osma_monitor.core.stl.connectives import Values
+
 Array = NDArray[Any]
 Span = tuple[int, int]
-Values = tuple[float, float, float]
 FEW: Final = 16  # up to so many slots plain floats cost less than NumPy's calls
 
 

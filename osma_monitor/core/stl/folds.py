@@ -27,11 +27,11 @@ from osma_monitor.core.stl.columns import (
     Node,
     Rows,
     Span,
-    Values,
     equal,
     merged,
     union,
 )
+from osma_monitor.core.stl.connectives import Values
 from osma_monitor.core.stl.graph import GraphNode
 from osma_monitor.core.stl.runtime import INF, NAN, settle
 
@@ -56,10 +56,8 @@ class Fold(Node):
         self.mode = "windows" if node.window is not None else "after" if self.ahead and not whole else "before"
         self.near, self.far = node.window or (0, 0)
         self.counting = node.polarity == (1 if node.op == "always" else -1)
-        self.after, self.before = (
-            Rows(folds),
-            Rows(folds),
-        )  # from a slot to the end of its block, and from its beginning
+        # from a slot to the end of its block, and from its beginning
+        self.after, self.before = Rows(folds), Rows(folds)
         self.heads, self.starts, self.stops = Indices(), Indices(), Indices()  # of blocks, and of windows
         self.rows += [self.after, self.before]
         self.indices += [self.heads, self.starts, self.stops]
@@ -157,6 +155,13 @@ class Fold(Node):
                 ceiling = walk(stop - 1, begin - 1, floor - 1, -1) + 1
                 out.append((ceiling, stop))
         return out[::-1]
+
+    def is_first(self, slot: int, step: int) -> bool:
+        """Is the slot the first of its block, in the order of a walk?"""
+        heads = self.heads.view
+        if step > 0:
+            return heads[slot] == slot
+        return slot + 1 == self.line.end or heads[slot + 1] == slot + 1
 
     # --- windows ---
 
@@ -275,9 +280,7 @@ class Fold(Node):
 
     @property
     def keeps(self) -> int:
-        if self.ahead:
-            return self.column.final - 1
-        if self.mode == "before":
+        if self.ahead or self.mode == "before":
             return self.column.final - 1
         final = self.column.final
         return (self.starts.view[final] if final < self.seen else self.near_slot) - 1
@@ -328,16 +331,10 @@ class Extreme(Fold):
 
     def _carried(self, slot: int, step: int) -> Values:
         """The fold before a slot, in the order of the walk."""
-        heads = self.heads.view
-        if step > 0:
-            if heads[slot] == slot:
-                return (INF, INF, NAN)
-            a, b, c = self.before.views
-            return (a[slot - 1], b[slot - 1], c[slot - 1])
-        if slot + 1 == self.line.end or heads[slot + 1] == slot + 1:
+        if self.is_first(slot, step):
             return (INF, INF, NAN)
-        a, b, c = self.after.views
-        return (a[slot + 1], b[slot + 1], c[slot + 1])
+        a, b, c = (self.before if step > 0 else self.after).views
+        return (a[slot - step], b[slot - step], c[slot - step])
 
     def so_far(self) -> Values:
         """The minimum from the first sample on, of what is mirrored its negation; rho skips NaN."""
@@ -379,7 +376,7 @@ class Extreme(Fold):
         own = self.before if step > 0 else self.after
         size = CHUNK
         while slot != bound:
-            begin, end = _piece(self, slot, bound, step, size)
+            begin, end = piece_of(self, slot, bound, step, size)
             rows = self.arguments[0].rows[:, begin:end]
             if self.mirrored:
                 rows = -rows[[1, 0, 2]]
@@ -448,7 +445,7 @@ class Extreme(Fold):
             found[:, empty] = INF
         if pending:
             found[0], found[2] = -INF, NAN
-        return _settled(found[0], found[1], found[2], self.mirrored)
+        return settled(found[0], found[1], found[2], self.mirrored)
 
     def _open_values(self, begin: int, end: int) -> Sequence[Array]:
         """Where windows begin where they stand and end with the newest sample."""
@@ -460,7 +457,7 @@ class Extreme(Fold):
         return (-upper, -lower, -rho) if self.mirrored else (lower, upper, rho)
 
 
-def _piece(fold: Fold, slot: int, bound: int, step: int, size: int) -> Span:
+def piece_of(fold: Fold, slot: int, bound: int, step: int, size: int) -> Span:
     """The next slots of a walk, within their block."""
     head, heads = fold.heads.view[slot], fold.heads.view
     if step > 0:
@@ -470,6 +467,6 @@ def _piece(fold: Fold, slot: int, bound: int, step: int, size: int) -> Span:
     return (max(begin, head), slot + 1)
 
 
-def _settled(lower: Array, upper: Array, rho: Array, mirrored: bool) -> tuple[Array, Array, Array]:
+def settled(lower: Array, upper: Array, rho: Array, mirrored: bool) -> tuple[Array, Array, Array]:
     rho = np.where(lower == upper, lower, np.minimum(np.maximum(rho, lower), upper))
     return (-upper, -lower, -rho) if mirrored else (lower, upper, rho)

@@ -9,7 +9,8 @@ all samples so far to the second kind at once.
 from __future__ import annotations
 
 from osma_monitor.core.stl.clamps import IDENTITY, Clamp, ClampQueue, compose
-from osma_monitor.core.stl.pending import Aggregate, Plan, Row, Values
+from osma_monitor.core.stl.connectives import Values
+from osma_monitor.core.stl.pending import Aggregate, Plan, Row
 from osma_monitor.core.stl.runtime import INF, NAN, settle
 
 
@@ -29,8 +30,8 @@ class Holding(Aggregate):
     def _clear(self) -> None:
         super()._clear()
         # each zone: the body, and its mirror image, which finds points
-        self._unbroken = (ClampQueue(False), ClampQueue(False))
-        self._broken = (ClampQueue(False), ClampQueue(False))
+        self._unbroken = [ClampQueue(False), ClampQueue(False)]
+        self._broken = [ClampQueue(False), ClampQueue(False)]
         self._edge = INF  # least body over the unbroken samples if a release came now, however good
         self._fixed = False  # some unbroken sample is a point as soon as hold breaks
         # the least that a release must reach to make the body a point at an unbroken sample; NaN: none can
@@ -52,15 +53,14 @@ class Holding(Aggregate):
         if self._needed > hold:
             self._needed = NAN
         if not self.decided:
-            self._fixed = self._fixed or self._some_constant(self._unbroken, step)
-            self.decided = self._some_constant(self._broken, step) or (self._fixed and hold < 0)
+            self._fixed = self._fixed or self._decides(self._unbroken, step)
+            self.decided = self._decides(self._broken, step) or (self._fixed and hold < 0)
         for zone in (self._unbroken, self._broken):
-            zone[0].apply(*step)
-            zone[1].apply(-step[1], -step[0])
+            self._act(zone, [step])
         if hold < 0:
             for broken, unbroken in zip(self._broken, self._unbroken, strict=True):
                 broken.push(*unbroken.least())
-            self._unbroken = (ClampQueue(False), ClampQueue(False))
+            self._unbroken = [ClampQueue(False), ClampQueue(False)]
             self._edge, self._fixed, self._needed = INF, False, NAN
 
     def _path(self, row: Row) -> Clamp:
@@ -76,13 +76,6 @@ class Holding(Aggregate):
         needed = -low if turned else high
         if not self._needed <= needed:
             self._needed = needed
-
-    def _some_constant(self, zone: tuple[ClampQueue, ClampQueue], step: Clamp) -> bool:
-        """Does the step turn some clamp of the zone into a constant?"""
-        low, high = zone[0].least()
-        if low == INF:  # no sample, or constants alone
-            return False
-        return step[0] == step[1] or high <= step[0] or -zone[1].least()[1] >= step[1]
 
     def least(self, closed: bool) -> Values:
         if not self._any:

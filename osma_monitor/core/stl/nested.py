@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osma_monitor.core.stl.connectives import negate
+from osma_monitor.core.stl.connectives import Values, negate
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.holding import aggregate_of
-from osma_monitor.core.stl.pending import Plan, Values, plan_body
+from osma_monitor.core.stl.pending import Plan, plan_body
 from osma_monitor.core.stl.runtime import INF, NAN, as_bounds, settle
 from osma_monitor.core.stl.stream import Result, Stream
 from osma_monitor.core.stl.top import Top
@@ -157,7 +157,7 @@ class Nested:
                 running[index] = self._judged[index].running
             elif self._is_final(index):
                 latched[index] = self._judge(index, False)
-        general.take_over(list(self._rows), running, latched, self._triggered, self._known)
+        general.take_over(list(self._rows), running, latched, self._triggered)
         return general
 
     def _is_final(self, index: int) -> bool:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from osma_monitor.core.stl.clamps import IDENTITY, Clamp, ClampQueue, compose
+from osma_monitor.core.stl.connectives import Values
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.runtime import INF, NAN, SlidingMinimum, settle
 
-Values = tuple[float, float, float]
 Row = Sequence[Values]
 _SKIPS_UNKNOWN: Final = frozenset({"historically", "once", "since"})
 

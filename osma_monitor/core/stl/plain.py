@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from osma_monitor.core.stl import tracks
-from osma_monitor.core.stl.columns import FEW, Array, Column, Line, Node, Span, Values, merged, union
-from osma_monitor.core.stl.connectives import minimum, negate, pointwise
+from osma_monitor.core.stl.columns import FEW, Array, Column, Line, Node, Span, merged, union
+from osma_monitor.core.stl.connectives import Values, minimum, negate, pointwise
 from osma_monitor.core.stl.graph import GraphNode
 from osma_monitor.core.stl.offline import Timeline, evaluate_node
 from osma_monitor.core.stl.runtime import INF, NAN, settle

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from osma_monitor.core.stl.chains import Chain
-from osma_monitor.core.stl.columns import FEW, Column, Constant, Line, Node, Values
-from osma_monitor.core.stl.connectives import negate
+from osma_monitor.core.stl.columns import FEW, Column, Constant, Line, Node
+from osma_monitor.core.stl.connectives import Values, negate
 from osma_monitor.core.stl.folds import Extreme
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.plain import Delayed, Neighbour, Pointwise
@@ -215,12 +215,8 @@ class Stream:
         running: Mapping[int, Values],
         latched: Mapping[int, Values],
         triggered: bool,
-        known: bool,
     ) -> None:
-        """Goes on where another stream stopped: the kept samples, and the operators at the top so far.
-
-        ``known``: all samples so far were points.
-        """
+        """Goes on where another stream stopped: the kept samples, and the operators at the top so far."""
         for stamp, values in rows:
             self._append(stamp, values)
         for column in self._inputs:

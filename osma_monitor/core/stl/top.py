@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from osma_monitor.core.stl.connectives import pointwise
+from osma_monitor.core.stl.connectives import Values, pointwise
 from osma_monitor.core.stl.graph import Graph
 from osma_monitor.core.stl.runtime import as_bounds
 from osma_monitor.core.stl.syntax import TEMPORAL
 from osma_monitor.core.stl.verdict import Bounds
-
-Values = tuple[float, float, float]
 
 
 class Top:
@@ -22,7 +20,6 @@ class Top:
     """
 
     def __init__(self, graph: Graph, root: int) -> None:
-        self._graph = graph
         self._root = root
         found: dict[int, None] = {}
         above: set[int] = set()
@@ -38,18 +35,17 @@ class Top:
                 above.add(index)
                 stack += node.args
         self.leaves = tuple(found)
-        self._above = sorted(above)
+        # the nodes above the leaves, what each does, and its arguments
+        self._above = [(i, pointwise(graph.nodes[i]), graph.nodes[i].args) for i in sorted(above)]
+        self._numbers = {
+            a: (graph.nodes[a].value,) * 3 for _, _, args in self._above for a in args if graph.nodes[a].scalar
+        }
 
     def value(self, leaves: Mapping[int, Values]) -> Bounds:
         """The root from the values of the leaves."""
         if not self._above:
             return as_bounds(*leaves[self._root])
-        values = dict(leaves)
-        for index in self._above:
-            values[index] = self._node(index, values)
+        values = {**self._numbers, **leaves}
+        for index, apply, args in self._above:
+            values[index] = apply(*(values[a] for a in args))
         return as_bounds(*values[self._root])
-
-    def _node(self, index: int, values: Mapping[int, Values]) -> Values:
-        node = self._graph.nodes[index]
-        args = [values[a] if a in values else (self._graph.nodes[a].value,) * 3 for a in node.args]
-        return pointwise(node)(*args)
