@@ -137,11 +137,11 @@ def score(
         print("\n".join(render(t, chosen, width) for t in selected), end="")
     if preferences is not None:
         _write_preferences(report.scores, preferences)
-    if report.scores is not None and not report.scores.clauses:
+    if report.scores is not None and len(report.scores) and not report.scores.clauses:
         print("osma: Safety is unknown: no scored clause is active; --table inactive says why", file=sys.stderr)
     if report.scores is not None:
         # what was judged again was judged by them; what could not be is told above
-        found.remarks += [] if again else _not_used(report.scores, config, library, gates)
+        found.remarks += [] if again else _not_used(report.scores, config, library, rules, gates)
         found.remarks += _repeated(report.scores)
     if told(found):
         return EXIT_BAD_INPUT
@@ -152,10 +152,13 @@ def score(
     return EXIT_OK
 
 
-def _not_used(scores: ScoreTable, config: MonitorConfig, library: Path | None, gates: str | None) -> list[str]:
+def _not_used(
+    scores: ScoreTable, config: MonitorConfig, library: Path | None, rules: Path | None, gates: str | None
+) -> list[str]:
     """What was asked for and judged none of the episodes."""
     asked = {
         f"--library {library}": library is not None and config.library.hash not in scores.library_hash,
+        f"--rules {rules}": rules is not None and config.registry.hash not in scores.registry_hash,
         f"--gates {gates}": gates is not None and gates not in scores.gate_semantics,
     }
     words = " and ".join(word for word, unused in asked.items() if unused)

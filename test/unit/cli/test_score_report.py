@@ -286,8 +286,11 @@ def test_a_family_of_ones_own_is_judged_by_ones_own_rules(
     assert main(words) == 2
     told = capsys.readouterr().err
     assert "family mine" in told and "name a registry that has one" in told and "not used" not in told
+    assert "no scored clause is active" not in told
     assert main([*words, "--rules", str(rules)]) == 0
     assert "no rule" not in capsys.readouterr().err
+    assert main(["score", str(run), "--table", "clauses", "--rules", str(rules)]) == 0
+    assert f"--rules {rules}: not used" in capsys.readouterr().err
 
 
 def test_a_run_given_twice_counts_once(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
