@@ -34,14 +34,14 @@ setup: ## Make .venv with the locked packages, the ROS messages and the command 
 demo: setup ## Run the whole job once: robot, policies, monitor, report
 	@$(BIN)/osma demo
 
-# The nodes' tests one after another, since they wait for processes; the rest share the cores,
-# file by file (some files check at their end that all of their figures were used). Both run, whatever fails.
+# The nodes' tests one after another, since they wait for processes, in a worker that may crash (-n 1); the rest share
+# the cores, file by file (some files check at their end that all of their figures were used). Both run, whatever fails.
 test: setup ## Run the tests, the long ones aside
-	@status=0; $(PYTEST) -m "not long" test/system test/launch || status=1; \
-	$(PYTEST) -m "not long" -n 2 --dist loadfile test/unit test/golden || status=1; exit $$status
+	@status=0; $(PYTEST) -m "ros and not long" -n 1 || status=1; \
+	$(PYTEST) -m "not ros and not long" -n 2 --dist loadfile || status=1; exit $$status
 
 test-long: setup ## Run the long tests: fuzzing, many signals, host benchmarks
-	@$(PYTEST) -m long
+	@$(PYTEST) -m long -n 1
 
 lint: setup ## Check style, types and the direction of imports
 	@status=0; for check in "ruff check ." "ruff format --check ." mypy "mypy $(TYPED)" lint-imports; do \
