@@ -89,11 +89,12 @@ class Column(Rows):
     def put_many(self, begin: int, end: int, values: Sequence[Array]) -> Span | None:
         """The span in which anything changes."""
         new, old = np.asarray(values), self.rows[:, begin:end]
-        places = np.flatnonzero(~equal(new, old).all(axis=0))
-        if not len(places):
+        differs = (new.view(np.int64) != old.view(np.int64)).any(axis=0)  # NaN equals NaN, bit by bit
+        first = int(differs.argmax())
+        if not differs[first]:
             return None
         old[...] = new
-        return (begin + int(places[0]), begin + int(places[-1]) + 1)
+        return (begin + first, end - int(differs[::-1].argmax()))
 
 
 class Constant(Column):
