@@ -89,7 +89,8 @@ class Column(Rows):
     def put_many(self, begin: int, end: int, values: Sequence[Array]) -> Span | None:
         """The span in which anything changes."""
         new, old = np.asarray(values), self.rows[:, begin:end]
-        differs = (new.view(np.int64) != old.view(np.int64)).any(axis=0)  # NaN equals NaN, bit by bit
+        # bit by bit, so that NaN equals NaN; a zero or NaN of the other sign is passed on in vain, and no more
+        differs = (new.view(np.int64) != old.view(np.int64)).any(axis=0)
         first = int(differs.argmax())
         if not differs[first]:
             return None

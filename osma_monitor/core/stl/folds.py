@@ -468,5 +468,6 @@ def piece_of(fold: Fold, slot: int, bound: int, step: int, size: int) -> Span:
 
 
 def settled(lower: Array, upper: Array, rho: Array, mirrored: bool) -> tuple[Array, Array, Array]:
+    """:func:`runtime.settle` for many, and its negation where mirrored."""
     rho = np.where(lower == upper, lower, np.minimum(np.maximum(rho, lower), upper))
     return (-upper, -lower, -rho) if mirrored else (lower, upper, rho)
